@@ -22,7 +22,7 @@ PROGRESS: dict[str, Any] = {
     "processedRowsPerSecond": float("inf"),
     "durationMs": {"addBatch": 80, "walCommit": 10, "commitOffsets": 15, "queryPlanning": 5, "triggerExecution": 120},
     "eventTime": {"watermark": "2026-01-01T00:00:10.000Z"},
-    "stateOperators": [{"numRowsTotal": 12, "memoryUsedBytes": 4096}, {"numRowsTotal": 30}],
+    "stateOperators": [{"numRowsTotal": 12, "memoryUsedBytes": 4096, "numRowsDroppedByWatermark": 3}, {"numRowsTotal": 30}],
     "sources": [
         {"endOffset": {"a": {"0": 10, "1": 5}, "#a": "id"}, "latestOffset": {"a": {"0": 14, "1": 5}, "#a": "id"}},
         {"endOffset": '{"b": {"0": 1}}', "latestOffset": '{"b": {"0": 4}}'},
@@ -49,7 +49,29 @@ def test_a_document_has_rates_lag_phases_and_what_the_sink_knows() -> None:
     assert found["phases_ms"] == {"work": 80, "checkpoint": 25, "plan": 5}
     assert (found["rows_per_s"], found["processed_rows_per_s"]) == (50.0, 0.0)
     assert (found["records_out"], found["dead_letters"], found["transaction_ms"]) == (90, 2, 21.0)
-    assert "lag 7, dead letters 2, last error: a worker was lost" in progress_table.line(found)
+    assert "lag 7, dead letters 2, late rows 3, last error: a worker was lost" in progress_table.line(found)
+
+
+def test_late_rows_and_rows_that_do_not_meet_an_expectation_are_counted() -> None:
+    """The document adds up the rows that the watermark drops: Spark tells those of a batch."""
+    watch = watched()
+    watch.sinks["revenue"].totals.unmet.update(positive=2, small=0)
+    for batch in (7, 7, 8):
+        watch.hear({**PROGRESS, "batchId": batch})
+    found = watch.latest["revenue"]
+    assert (found["late_rows"], found["expectations"]) == (6, {"positive": 2, "small": 0})
+    assert "unmet positive 2, late rows 6" in progress_table.line(found)
+    headers = [str(column.header) for column in progress_table.table("shop", ["revenue"], watch).columns]
+    assert headers[-3:] == ["unmet", "late", "last error"]
+    flow = {"pipeline": "shop", "flow": "revenue", "state": "running", "progress": found}
+    samples = [
+        (each.name, each.labels, each.value)
+        for family in progress_metrics.Collector(lambda: [flow]).collect()
+        for each in family.samples
+    ]
+    labels = {"pipeline": "shop", "flow": "revenue"}
+    assert ("ottla_pipeline_unmet_total", {**labels, "expectation": "positive"}, 2) in samples
+    assert ("ottla_pipeline_late_rows_total", labels, 6) in samples
 
 
 def test_the_table_and_the_metrics_page_say_the_same() -> None:

@@ -21,6 +21,7 @@ The modules, in the order of a run:
 - `frames` turns definitions into DataFrames, with `reading` (a source), `encoding` (a sink), `avro_columns`;
 - `running` starts, watches and stops the queries; `progress`, `progress_table`, `progress_metrics` show them;
 - `published` tells the cluster about the run, for consoles and exporters;
+- `expectations` are the conditions on a flow's rows;
 - `exactly_once` writes a micro-batch in one Kafka transaction, with `producing` and `sequences` (in tasks), `tables`,
   `dead_letters`, `checkpoint`, `marker`;
 - `status` and `reset` look at flows and start them anew.
@@ -31,7 +32,7 @@ error texts.
 
 from __future__ import annotations
 
-from ottla.pipelines.declare import files, flow, jdbc, sink, source, sql, table
+from ottla.pipelines.declare import expect, files, flow, jdbc, sink, source, sql, table
 from ottla.pipelines.definitions import Files, Flow, Sink, Source, Table
 from ottla.pipelines.failure import PipelineError
 from ottla.pipelines.values import Avro, Bytes, Json, String, avro, bytes, json, string
@@ -49,6 +50,7 @@ __all__ = [
     "Table",
     "avro",
     "bytes",
+    "expect",
     "files",
     "flow",
     "jdbc",

@@ -1,4 +1,4 @@
-"""The functions that declare a pipeline: `source`, `files`, `sink`, `table`, `jdbc`, `flow`, `sql`.
+"""The functions that declare a pipeline: `source`, `files`, `sink`, `table`, `jdbc`, `flow`, `sql`, `expect`.
 
 They check each definition by itself; `graph` checks the definitions together. They start no Spark, import no pyspark and talk to
 no broker. `collecting` returns the flows that a file declares.
@@ -8,12 +8,26 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from typing import Any
 
-from ottla.pipelines.definitions import Files, Flow, Input, Sink, Source, Table, Target
+from ottla.pipelines.definitions import (
+    DEAD_LETTER,
+    DROP,
+    STOP,
+    WARN,
+    Expectation,
+    Files,
+    Flow,
+    Input,
+    Sink,
+    Source,
+    Table,
+    Target,
+)
 from ottla.pipelines.failure import PipelineError, Place
 from ottla.pipelines.values import Avro, Bytes, Json, String, Value, option_text
 
@@ -22,6 +36,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _COLUMNS = ("key", "headers", "topic", "partition", "offset", "timestamp", "timestampType")
 _OUTPUT_MODES = ("append", "update", "complete")
+_ON_FAIL = (WARN, DROP, DEAD_LETTER, STOP)
 _FILE_TABLE_FORMATS = ("parquet", "orc", "json", "csv", "delta", "iceberg")
 
 _declared: ContextVar[list[Flow] | None] = ContextVar("ottla_pipeline_flows", default=None)
@@ -188,25 +203,87 @@ def flow(
     """
     place = _place()
 
-    def declare(function: Callable[..., Any]) -> Flow:
-        return _declare(Flow(name or function.__name__, inputs, function, None, to, output_mode, place))
+    def declare(function: Callable[..., Any] | _Expected) -> Flow:
+        expected = function if isinstance(function, _Expected) else _Expected(function, ())
+        function = expected.function
+        return _declare(Flow(name or function.__name__, inputs, function, None, to, output_mode, place, expected.expectations))
 
     if len(inputs) == 1 and to is None and callable(inputs[0]) and not isinstance(inputs[0], Flow):
         raise PipelineError("a flow needs its inputs", place, hint="write @p.flow(orders, to=p.sink(…))")
     return declare
 
 
-def sql(*inputs: Input, query: str, to: Target | None = None, name: str | None = None, output_mode: str = "append") -> Flow:
-    """Declare a flow in SQL. Its inputs are tables by their names."""
+@dataclass(frozen=True)
+class _Expected:
+    """The function of a flow that is not declared yet, with its expectations. Can be called as the function."""
+
+    function: Callable[..., Any]
+    expectations: tuple[Expectation, ...]
+
+    def __call__(self, *frames: Any) -> Any:
+        return self.function(*frames)
+
+
+def expect(name: str, condition: str, *, on_fail: str = WARN) -> Expect:
+    """Expect a condition of every row of a flow: `@p.expect("positive", "amount > 0", on_fail="drop")` at the flow's function.
+
+    The condition is SQL over the columns of the result. A row for which it is not true (false, or null) is counted, and
+    - `warn`: written all the same;
+    - `drop`: not written;
+    - `dead_letter`: not written; the record that it came from goes to the `dead_letter` topic of its source;
+    - `stop`: stops the flow, and nothing of its batch is written.
+    Several expectations stack. An SQL flow takes them as `expect=[p.expect(…), …]`.
+    """
+    place = _place()
+    _check_name(name, "expectation", place)
+    if not isinstance(condition, str) or not condition.strip():
+        raise PipelineError(f"expectation {name!r} has no condition", place, hint='write SQL: p.expect("positive", "amount > 0")')
+    if on_fail not in _ON_FAIL:
+        raise PipelineError(f"expectation {name!r}: on_fail={on_fail!r} is unknown", place, hint=f"use {', '.join(_ON_FAIL)}")
+    return Expect(Expectation(name, condition, on_fail, place))
+
+
+@dataclass(frozen=True)
+class Expect:
+    """What `expect` returns: a decorator of a flow's function, or of the flow."""
+
+    expectation: Expectation
+
+    def __call__(self, function: Any) -> Any:
+        """The function, the flow or the view with this expectation before those it has."""
+        if isinstance(function, Flow):
+            return _declare(replace(function, expectations=(self.expectation, *function.expectations)), instead_of=function)
+        if isinstance(function, _Expected):
+            return _Expected(function.function, (self.expectation, *function.expectations))
+        if not callable(function):
+            raise PipelineError(f"{function!r} is not a function of a flow", self.expectation.place)
+        return _Expected(function, (self.expectation,))
+
+
+def sql(
+    *inputs: Input,
+    query: str,
+    to: Target | None = None,
+    name: str | None = None,
+    output_mode: str = "append",
+    expect: Expect | Sequence[Expect] = (),
+) -> Flow:
+    """Declare a flow in SQL. Its inputs are tables by their names. `expect` is a `p.expect(…)` or several."""
     place = _place()
     if name is None:
         if to is None:
             raise PipelineError("an SQL flow without `to` needs a name", place, hint="add name=…")
         name = re.sub(r"[^A-Za-z0-9_]", "_", to.topic if isinstance(to, Sink) else to.path.rstrip("/").rpartition("/")[2])
-    return _declare(Flow(name, inputs, None, query, to, output_mode, place))
+    given = tuple(expect) if isinstance(expect, Sequence) else (expect,)
+    for each in given:
+        if not isinstance(each, Expect):
+            raise PipelineError(
+                f"flow {name!r}: {each!r} is not an expectation", place, hint='write expect=[p.expect("name", "condition")]'
+            )
+    return _declare(Flow(name, inputs, None, query, to, output_mode, place, tuple(each.expectation for each in given)))
 
 
-def _declare(flow: Flow) -> Flow:
+def _declare(flow: Flow, *, instead_of: Flow | None = None) -> Flow:
     _check_name(flow.name, "flow", flow.place)
     if not flow.inputs:
         raise PipelineError(f"flow {flow.name!r} has no input", flow.place)
@@ -225,8 +302,14 @@ def _declare(flow: Flow) -> Flow:
         raise PipelineError(
             f"flow {flow.name!r}: output mode {flow.output_mode!r} is unknown", flow.place, hint=f"use {', '.join(_OUTPUT_MODES)}"
         )
+    names = [expected.name for expected in flow.expectations]
+    for expected in flow.expectations:
+        if names.count(expected.name) > 1:
+            raise PipelineError(f"flow {flow.name!r} has two expectations {expected.name!r}", expected.place, hint="rename one")
     declared = _declared.get()
     if declared is not None:
+        if instead_of is not None:
+            declared[:] = [each for each in declared if each is not instead_of]
         declared.append(flow)
     return flow
 

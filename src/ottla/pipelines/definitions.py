@@ -77,8 +77,23 @@ Target = Sink | Table
 
 
 @dataclass(frozen=True)
+class Expectation:
+    """A condition that every row of a flow's result should meet."""
+
+    name: str
+    condition: str
+    """In SQL. A row meets it if it is true: neither false nor null."""
+    on_fail: str
+    """What happens to other rows: WARN, DROP, DEAD_LETTER or STOP. All are counted."""
+    place: Place = field(compare=False)
+
+
+WARN, DROP, DEAD_LETTER, STOP = "warn", "drop", "dead_letter", "stop"
+
+
+@dataclass(frozen=True)
 class Flow:
-    """Inputs, the function or SQL query over them, and the target of the result."""
+    """Inputs, the function or SQL query over them, and the target of the result. Call it as its function, with DataFrames."""
 
     name: str
     inputs: tuple[Input, ...]
@@ -87,6 +102,12 @@ class Flow:
     to: Target | None
     output_mode: str
     place: Place = field(compare=False)
+    expectations: tuple[Expectation, ...] = ()
+
+    def __call__(self, *frames: Any) -> Any:
+        if self.function is None:
+            raise TypeError(f"flow {self.name!r} is a query, not a function: try it with ottla.testing.run_flow")
+        return self.function(*frames)
 
 
 Input = Source | Files | Flow | str

@@ -19,9 +19,9 @@ import logging
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.client.blocking import BrokerAway, Client
 from ottla.client.offsets import committed_offsets
@@ -96,8 +96,18 @@ class BatchTransaction:
 
 WriteRows = Callable[["DataFrame", Marker, BatchTransaction], tuple[int, int]]
 """Writes the rows of a batch to the flow's target. Returns the number of records and of bytes."""
-SendDeadLetters = Callable[["DataFrame", BatchOffsets, BatchTransaction], int]
-"""Sends the records of a batch that did not parse. Returns their number. PipelineError without a dead-letter topic."""
+
+
+class Refused(NamedTuple):
+    """What a batch did not take."""
+
+    dead_letters: int = 0
+    unmet: Mapping[str, int] = {}
+    """By expectation, the number of rows that did not meet it."""
+
+
+SendDeadLetters = Callable[["DataFrame", BatchOffsets, BatchTransaction], Refused]
+"""Sends the records of a batch that are refused. PipelineError if the flow must stop for one of them."""
 
 
 class Closing(Exception):
@@ -112,6 +122,8 @@ class Totals:
     records: int = 0
     bytes: int = 0
     dead_letters: int = 0
+    unmet: dict[str, int] = field(default_factory=dict)
+    """By expectation, the number of rows that did not meet it."""
     retries: int = 0
     already_committed: int = 0
     transaction_ms: float = 0.0
@@ -199,7 +211,7 @@ class ExactlyOnceSink:
         prepared = time.monotonic()
         try:
             records, size = self.write_rows(frame, marker, transaction)
-            dead = self.send_dead_letters(frame, offsets, transaction)
+            refused = self.send_dead_letters(frame, offsets, transaction)
             worked = time.monotonic()
             self._commit(transaction, marker, offsets)
         except BaseException:
@@ -212,7 +224,9 @@ class ExactlyOnceSink:
         totals.batches += 1
         totals.records += records
         totals.bytes += size
-        totals.dead_letters += dead
+        totals.dead_letters += refused.dead_letters
+        for name, count in refused.unmet.items():
+            totals.unmet[name] = totals.unmet.get(name, 0) + count
         totals.transaction_ms = ((prepared - began) + (ended - worked)) * 1000
 
     def _warn_if_slow(self, marker: Marker, took_s: float, *, share: float) -> None:

@@ -6,18 +6,19 @@ user's line.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ottla.client.options import InvalidOption
-from ottla.pipelines import encoding, reading, spark_errors, tables
+from ottla.pipelines import encoding, expectations, reading, spark_errors, tables
 from ottla.pipelines.data_source.options import check_stream, source_options
-from ottla.pipelines.definitions import Files, Flow, Sink, Source, Table
+from ottla.pipelines.definitions import DEAD_LETTER, Files, Flow, Sink, Source, Table
 from ottla.pipelines.failure import PipelineError
 from ottla.pipelines.graph import Node, Plan, same_path
 from ottla.pipelines.loading import where_in
 from ottla.pipelines.project import Project
-from ottla.pipelines.spark_jvm import FileSystem, check_streaming
+from ottla.pipelines.spark_jvm import FileSystem, check_streaming, traced
 from ottla.pipelines.values import Json
 
 if TYPE_CHECKING:
@@ -37,9 +38,14 @@ class Frames:
     project: Project
     plan: Plan
     starting: dict[str, str] = field(default_factory=dict)
+    records: Callable[[Source], DataFrame] | None = None
+    """The rows of a source, in place of those of its topics (`reading.rows`)."""
 
     def result(self, flow: Flow) -> DataFrame:
-        """The DataFrame that the flow's function or query makes of its inputs. PipelineError at the user's line."""
+        """The DataFrame that the flow's function or query makes of its inputs. PipelineError at the user's line.
+
+        It counts the rows that do not meet the flow's expectations, and has them all.
+        """
         from pyspark.sql import DataFrame
 
         nodes = self.plan.inputs[flow.name]
@@ -58,7 +64,7 @@ class Frames:
             raise PipelineError(f"flow {flow.name!r}: {spark_errors.named_first_line(error)}", place) from error
         if not isinstance(made, DataFrame):
             raise PipelineError(f"flow {flow.name!r} returns {type(made).__name__}, not a DataFrame", flow.place)
-        return made
+        return expectations.observed(made, flow)
 
     def sources(self, flow: Flow) -> tuple[Source, ...]:
         """All topics that the flow's query reads, including those that other flows write."""
@@ -77,6 +83,20 @@ class Frames:
             value = Json(StructType(fields), value.options)
         return Source(flow.name, value, (sink.topic,), None, None, (), None, "earliest", (), flow.place)
 
+    def unmet_with_records(self, flow: Flow, raw: Callable[[Source], DataFrame]) -> DataFrame | None:
+        """The rows of `expectations.refused`, and the record of each in `reading.RECORD`; None if a row may come of several.
+
+        `raw` gives the raw records of a source, as a batch.
+        """
+        frames = replace(self, records=lambda source: reading.traced_rows(raw(source), source))
+        return traced(expectations.refused(frames.result(flow), flow), reading.RECORD)
+
+    def is_traceable(self, flow: Flow) -> bool:
+        """Whether each row of the flow's result comes of one record, so that the record can be the dead letter."""
+        from ottla.pipelines.data_source.columns import schema_of
+
+        return self.unmet_with_records(flow, lambda source: self.spark.createDataFrame([], schema_of(reading.RAW))) is not None
+
     def _input(self, node: Node) -> DataFrame:
         if isinstance(node, Files):
             if any(isinstance(flow.to, Table) and same_path(flow.to.path, node.path) for flow in self.plan.flows):
@@ -84,8 +104,10 @@ class Frames:
                 FileSystem(self.spark, node.path).make_directory(node.path)
             return reading.files(self.spark, node)
         if isinstance(node, Flow) and node.to is None:
-            return self.result(node)
+            return expectations.accepted(self.result(node), node)
         source = node if isinstance(node, Source) else self.read_back(node)
+        if self.records is not None:
+            return self.records(source)
         options = reading.options_of(source, kafka_options(self.project), self.starting.get(source.name))
         try:
             # Spark would report it when the query starts, without the place.
@@ -115,4 +137,18 @@ def checked(frames: Frames, flow: Flow) -> DataFrame:
     except Exception as error:
         hint = spark_errors.hint_of(error, flow.name)
         raise PipelineError(f"flow {flow.name!r}: {spark_errors.first_line(error)}", flow.place, hint=hint) from None
+    _check_dead_letters(frames, flow)
     return frame
+
+
+def _check_dead_letters(frames: Frames, query: Flow) -> None:
+    """PipelineError if an expectation asks for dead letters that cannot be made."""
+    for flow in frames.plan.computed_in(query):
+        expected = expectations.with_action(flow, DEAD_LETTER)
+        if expected and flow is not query and not frames.is_traceable(flow):
+            raise PipelineError(
+                f"flow {flow.name!r}: the rows of this view do not each come of one record, so expectation {expected[0].name!r} "
+                "has no record for its dead letter",
+                expected[0].place,
+                hint='give the flow a target, or use on_fail="drop"',
+            )

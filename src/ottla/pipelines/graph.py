@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ottla.pipelines.definitions import Files, Flow, Sink, Source, Table
+from ottla.pipelines.definitions import DEAD_LETTER, Files, Flow, Sink, Source, Table
 from ottla.pipelines.failure import PipelineError
 
 Node = Source | Files | Flow
@@ -44,6 +44,22 @@ class Plan:
                 for each in self.sources(node):
                     found.setdefault(each.name, each)
         return tuple(found.values())
+
+    def computed_in(self, flow: Flow) -> tuple[Flow, ...]:
+        """The flow and the views that its query computes."""
+        found = {flow.name: flow}
+        for node in self.inputs[flow.name]:
+            if isinstance(node, Flow) and node.to is None:
+                for each in self.computed_in(node):
+                    found.setdefault(each.name, each)
+        return tuple(found.values())
+
+    def first_to_read(self, flow: Flow) -> frozenset[str]:
+        """The names of the sources that this flow's query reads and no query before it."""
+        others = self.queries[: self.queries.index(flow)]
+        return frozenset(source.name for source in self.sources(flow)) - {
+            source.name for other in others for source in self.sources(other)
+        }
 
     def feeds_others(self, flow: Flow) -> bool:
         """Whether another query reads what this one writes."""
@@ -82,6 +98,8 @@ def plan(flows: Sequence[Flow]) -> Plan:
                 f"flow {flow.name!r} has no target and no reader", flow.place, hint="give it to=…, or take it in another flow"
             )
     _refuse_dead_letters_into_outputs(found)
+    for flow in ordered:
+        _check_expectations(found, flow)
     return found
 
 
@@ -196,6 +214,26 @@ def _ordered(flows: Sequence[Flow], inputs: dict[str, tuple[Node, ...]]) -> tupl
     for flow in flows:
         visit(flow)
     return tuple(done.values())
+
+
+def _check_expectations(plan: Plan, flow: Flow) -> None:
+    for each in flow.expectations:
+        if each.on_fail != DEAD_LETTER:
+            continue
+        sources = plan.sources(flow)
+        if not sources:
+            raise PipelineError(
+                f"flow {flow.name!r} reads no source, so expectation {each.name!r} has no dead-letter topic",
+                each.place,
+                hint='move the expectation to the flow that reads the source, or use on_fail="drop"',
+            )
+        for source in sources:
+            if source.dead_letter is None:
+                raise PipelineError(
+                    f"expectation {each.name!r} needs a dead-letter topic, and source {source.name!r} has none ({source.place})",
+                    each.place,
+                    hint='give the source dead_letter="…"',
+                )
 
 
 def _refuse_dead_letters_into_outputs(plan: Plan) -> None:

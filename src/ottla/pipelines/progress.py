@@ -55,9 +55,11 @@ def document(flow: str, progress: Mapping[str, Any], sink: ExactlyOnceSink | Non
         "transaction_ms": round(totals.transaction_ms, 1) if totals else None,
         "watermark": (progress.get("eventTime") or {}).get("watermark"),
         "state_rows": sum(operator.get("numRowsTotal") or 0 for operator in states),
+        "late_rows": sum(operator.get("numRowsDroppedByWatermark") or 0 for operator in states),
         "state_bytes": sum(operator.get("memoryUsedBytes") or 0 for operator in states),
         "records_out": totals.records if totals else 0,
         "dead_letters": totals.dead_letters if totals else 0,
+        "expectations": dict(totals.unmet) if totals else {},
         "batches": totals.batches if totals else 0,
         "run_again": totals.retries if totals else 0,
         "last_error": totals.last_error if totals else None,
@@ -113,15 +115,16 @@ class Watch:
             new = self._told.get(flow) != found["batch"] and found["batch_ms"] > 0 and found["checkpoint_at"] is not None
             if new:
                 self._told[flow] = found["batch"]
-            _carry(before, found, found["rows"] if new else 0)
+            _carry(before, found, found["rows"] if new else 0, found["late_rows"] if new else 0)
             self.latest[flow] = found
         if self.tell is not None and new:
             self.tell(found)
 
 
-def _carry(before: Mapping[str, Any] | None, found: dict[str, Any], new_rows: int) -> None:
+def _carry(before: Mapping[str, Any] | None, found: dict[str, Any], new_rows: int, new_late: int) -> None:
     """Add what the document before knew: Spark's progress of a trigger without a batch says less."""
     found["rows_in"] = new_rows + (before["rows_in"] if before is not None else 0)
+    found["late_rows"] = new_late + (before["late_rows"] if before is not None else 0)
     if before is None:
         return
     if found["checkpoint_at"] is None:

@@ -42,7 +42,8 @@ _GAUGES = {
 _COUNTERS = {
     "rows_in": "Records read",
     "records_out": "Records written",
-    "dead_letters": "Records that did not parse",
+    "dead_letters": "Records that did not parse or did not meet an expectation",
+    "late_rows": "Rows that Spark dropped because they were behind the watermark",
     "batches": "Batches written",
     "run_again": "Batches that were run again",
 }
@@ -67,14 +68,22 @@ class Collector:
         for key, help_text in _GAUGES.items():
             gauge = GaugeMetricFamily(f"ottla_pipeline_{key}", help_text, labels=_LABELS)
             for labels, progress in found:
-                if progress[key] is not None:
+                if progress.get(key) is not None:
                     gauge.add_metric(labels, progress[key])
             yield gauge
         for key, help_text in _COUNTERS.items():
             counter = CounterMetricFamily(f"ottla_pipeline_{key}", help_text, labels=_LABELS)
             for labels, progress in found:
-                counter.add_metric(labels, progress[key])
+                if progress.get(key) is not None:
+                    counter.add_metric(labels, progress[key])
             yield counter
+        unmet = CounterMetricFamily(
+            "ottla_pipeline_unmet", "Rows that did not meet an expectation", labels=[*_LABELS, "expectation"]
+        )
+        for labels, progress in found:
+            for name, count in (progress.get("expectations") or {}).items():
+                unmet.add_metric([*labels, name], count)
+        yield unmet
         phase = GaugeMetricFamily("ottla_pipeline_phase_ms", "Of the last batch, by phase", labels=[*_LABELS, "phase"])
         watermark = GaugeMetricFamily("ottla_pipeline_watermark_seconds", "Event time that is complete", labels=_LABELS)
         age = GaugeMetricFamily("ottla_pipeline_checkpoint_age_seconds", "Time since the last batch was recorded", labels=_LABELS)

@@ -27,7 +27,7 @@ def table(name: str, flows: list[str], watch: Watch, note: str = "", width: int 
     view = Table(title=f"pipeline {name}", caption=note or None, title_justify="left", caption_justify="left")
     view.box, view.padding = box.SIMPLE_HEAD, (0, 1, 0, 0)
     for column in columns:
-        words = column in ("flow", "watermark", "last error")
+        words = column in ("flow", "watermark", "unmet", "last error")
         view.add_column(column, justify="left" if words else "right", no_wrap=column != "last error", overflow="fold")
     for row in rows:
         view.add_row(*(row[column] for column in columns))
@@ -42,7 +42,11 @@ _LESS = (("offsets", "plan", "checkpoint"), ("work", "txn"), ("dead",), ("waterm
 
 def _cells(flow: str, found: Mapping[str, Any] | None) -> dict[str, str]:
     if found is None:
-        return {"flow": flow, "batch": "…", **dict.fromkeys((*_ALWAYS[2:], "state", "watermark", "dead", "last error"), "")}
+        return {
+            "flow": flow,
+            "batch": "…",
+            **dict.fromkeys((*_ALWAYS[2:], "state", "watermark", "dead", "unmet", "late", "last error"), ""),
+        }
     phases = found["phases_ms"]
     return {
         "flow": flow,
@@ -59,6 +63,8 @@ def _cells(flow: str, found: Mapping[str, Any] | None) -> dict[str, str]:
         "state": f"{found['state_rows']:,}" if found["state_rows"] else "",
         "watermark": _clock(found["watermark"]),
         "dead": f"{found['dead_letters']:,}" if found["dead_letters"] else "",
+        "unmet": ", ".join(f"{name} {count:,}" for name, count in found["expectations"].items() if count),
+        "late": f"{found['late_rows']:,}" if found["late_rows"] else "",
         "last error": (found["last_error"] or "")[:80],
     }
 
@@ -70,6 +76,11 @@ def line(found: Mapping[str, Any]) -> str:
         parts.append(f"lag {found['lag']:,}")
     if found["dead_letters"]:
         parts.append(f"dead letters {found['dead_letters']:,}")
+    unmet = [f"{name} {count:,}" for name, count in found["expectations"].items() if count]
+    if unmet:
+        parts.append(f"unmet {', '.join(unmet)}")
+    if found["late_rows"]:
+        parts.append(f"late rows {found['late_rows']:,}")
     if found["last_error"]:
         parts.append(f"last error: {found['last_error']}")
     return ", ".join(parts)

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 REASON = "_ottla_reason"
+RAW = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
+"""All columns of a record."""
+RECORD = "_ottla_record"
+"""The column of `traced_rows` that holds the whole record."""
 _VALUE = "_ottla_value"
 _CORRUPT = "_ottla_corrupt"
 
@@ -38,14 +42,28 @@ def options_of(source: Source, kafka: Mapping[str, str], starting: str | None = 
 
 def stream(spark: SparkSession, source: Source, options: Mapping[str, str]) -> DataFrame:
     """The records that parse, as a stream. Counts the others."""
-    from pyspark.sql import functions as F
-
     from ottla.pipelines.data_source.columns import schema_of
 
     # Spark does not tell a Python source which columns a query uses, so the schema does. All others would cross into the JVM.
-    raw = spark.readStream.format("ottla").schema(schema_of(("value", *source.columns))).options(**options).load()
+    return rows(spark.readStream.format("ottla").schema(schema_of(("value", *source.columns))).options(**options).load(), source)
+
+
+def rows(raw: DataFrame, source: Source) -> DataFrame:
+    """The records that parse, with the columns that a flow sees. A stream counts the others."""
+    from pyspark.sql import functions as F
+
     observed = parsed(raw, source).observe(metric(source), F.count_if(F.col(REASON).isNotNull()).alias("bad"))
     return columns(observed.where(F.col(REASON).isNull()), source)
+
+
+def traced_rows(raw: DataFrame, source: Source) -> DataFrame:
+    """The records that parse, such that `spark_jvm.traced` finds the record of a row in the column RECORD."""
+    from pyspark.sql import functions as F
+
+    record = F.struct(*(F.col(name) for name in ("topic", "partition", "offset", "key", "value", "headers")))
+    found = parsed(raw, source).where(F.col(REASON).isNull())
+    seen = columns(found, source)
+    return columns(found, source, record.alias(RECORD)).select(*(F.col(f"`{name}`") for name in seen.columns))
 
 
 def files(spark: SparkSession, given: Files) -> DataFrame:
@@ -95,8 +113,8 @@ def parsed(raw: DataFrame, source: Source) -> DataFrame:
     return found.withColumn(REASON, reason)
 
 
-def columns(parsed: DataFrame, source: Source) -> DataFrame:
-    """The columns that a flow sees: the fields of the value, then the record columns that the source names."""
+def columns(parsed: DataFrame, source: Source, *more: Column) -> DataFrame:
+    """The columns that a flow sees: the fields of the value, then the record columns that the source names, then `more`."""
     from pyspark.sql import functions as F
 
     schema = parsed.schema[_VALUE].dataType
@@ -108,7 +126,7 @@ def columns(parsed: DataFrame, source: Source) -> DataFrame:
     for name in source.columns:
         column = F.col(name)
         wanted.append(column.cast("string").alias(name) if name == "key" and isinstance(source.key, String) else column)
-    return parsed.select(*wanted)
+    return parsed.select(*wanted, *more)
 
 
 def struct(schema: Any, place: Place) -> Any:

@@ -15,6 +15,7 @@ from ottla.client.blocking import Client
 from ottla.client.options import ClientOptions
 from ottla.pipelines import dead_letters, encoding, spark_errors, tables, topics
 from ottla.pipelines.checkpoint import Checkpoint, PartitionOffsets, inputs_of, offsets_of
+from ottla.pipelines.dead_letters import Refusals
 from ottla.pipelines.definitions import Flow, Sink, Source, Table
 from ottla.pipelines.exactly_once import ExactlyOnceSink, WriteRows
 from ottla.pipelines.failure import PipelineError
@@ -108,13 +109,17 @@ class PipelineRun:
         offsets: PartitionOffsets = {}
         for entry in starting.values():
             offsets.update(offsets_of(json.dumps(entry["offsets"])))
+        records = dead_letters.batch_records(spark, kafka_options(project))
+        owned = self.plan.first_to_read(flow)
+        refusals = Refusals(frames, flow, sources, lambda: str(checkpoint.query_id()), records, owned)
+        write_rows = self._write_rows(flow, result)
         sink = ExactlyOnceSink(
             flow,
             project.group_id(flow.name),
             self.options,
             checkpoint,
-            self._write_rows(flow, result),
-            dead_letters.sender(spark, flow, sources, kafka_options(project), checkpoint),
+            lambda frame, marker, transaction: write_rows(refusals.rows(frame), marker, transaction),
+            refusals.send,
             offsets,
             project.transaction_timeout_ms,
         )

@@ -5,6 +5,7 @@ These are parts of Spark, Hadoop and JDBC that PySpark has no Python API for.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from subprocess import TimeoutExpired
@@ -135,12 +136,84 @@ def is_in_one_task(frame: DataFrame) -> bool:
     return int(leaves.head().rdd().getNumPartitions()) == 1
 
 
-def observed_metrics(spark: SparkSession, query_id: str, names: Iterable[str]) -> dict[str, int]:
-    """The observed metrics of the micro-batch that the query ran last. `spark` must be the session that started the query."""
+def observed_metrics(spark: SparkSession, query_id: str, names: Iterable[str]) -> dict[str, list[int]]:
+    """The counts of the observed metrics in the micro-batch that the query runs or ran last. A metric may be missing before.
+
+    `spark` must be the session that started the query.
+    """
     query: Any = spark.streams.get(query_id)
     assert query is not None, f"query {query_id} is not running"
     metrics = query._jsq.streamingQuery().lastExecution().observedMetrics()
-    return {name: int(metrics.get(name).get().getLong(0)) for name in names if metrics.contains(name)}
+    rows = {name: metrics.get(name).get() for name in names if metrics.contains(name)}
+    return {name: [int(row.getLong(index)) for index in range(row.size())] for name, row in rows.items()}
+
+
+def metrics_add_up(spark: SparkSession) -> bool:
+    """Whether observed metrics sum the attempts at a batch. Since Spark 4.3 they are those of the last attempt."""
+    return tuple(int(part) for part in spark.version.split(".")[:2]) < (4, 3)
+
+
+# Plan nodes with one child that make each row of one row of the child.
+_ASKS_THE_CLOCK = re.compile(r"\b(now|current_timestamp|current_date|current_time|localtimestamp|unix_timestamp)\(")
+_BY_ROW = frozenset({"Filter", "SubqueryAlias", "Generate", "EventTimeWatermark", "CollectMetrics", "ResolvedHint"})
+_JOINS_BY_LEFT_ROW = frozenset({"Inner", "Cross", "LeftOuter", "LeftSemi", "LeftAnti"})
+
+
+def traced(frame: DataFrame, column: str) -> DataFrame | None:
+    """The frame with a column that its input has but the query on it left out. None if its rows do not each come of one row.
+
+    Adds the column to each projection between. Aggregations, windows, functions over partitions and others end the search, and
+    so does a query that may have other rows when it runs again.
+    """
+    plan = cast(Any, frame._jdf).queryExecution().analyzed()
+    if frame.isStreaming or not plan.deterministic() or _ASKS_THE_CLOCK.search(plan.toString()):
+        return None
+    found = _traced(_jvm(frame.sparkSession), plan, column)
+    if found is None:
+        return None
+    from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+
+    spark: Any = frame.sparkSession
+    return ClassicDataFrame(spark._jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, found[0]), spark)
+
+
+def _traced(jvm: Any, node: Any, column: str) -> tuple[Any, Any] | None:
+    """The plan with the attribute of that name in its output, and the attribute."""
+    for attribute in _items(node.output()):
+        if attribute.name() == column:
+            return node, attribute
+    kind = node.nodeName()
+    if kind == "View":
+        return _traced(jvm, node.child(), column)
+    children = _items(node.children())
+    found = [_traced(jvm, child, column) for child in children]
+    hits = [index for index, each in enumerate(found) if each is not None]
+    if len(hits) != 1 or (hit := found[hits[0]]) is None:
+        return None
+    child, attribute = hit
+    if kind == "Project":
+        return jvm.org.apache.spark.sql.catalyst.plans.logical.Project(
+            node.projectList().appended(attribute).toSeq(), child
+        ), attribute
+    if kind == "Join":
+        joins = node.joinType().toString()
+        if not (joins in _JOINS_BY_LEFT_ROW and hits == [0]) and joins not in ("Inner", "Cross"):
+            return None
+    elif kind not in _BY_ROW:
+        return None
+    children[hits[0]] = child
+    return node.withNewChildren(_seq(jvm, children)), attribute
+
+
+def _items(seq: Any) -> list[Any]:
+    return [seq.apply(index) for index in range(seq.size())]
+
+
+def _seq(jvm: Any, items: list[Any]) -> Any:
+    given = jvm.java.util.ArrayList()
+    for each in items:
+        given.add(each)
+    return jvm.scala.jdk.javaapi.CollectionConverters.asScala(given).toSeq()
 
 
 def wait_for_listeners(spark: SparkSession, timeout_ms: int) -> None:

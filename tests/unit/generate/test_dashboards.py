@@ -19,7 +19,10 @@ EXPORTED = {family.name for families in names.FAMILIES.values() for family in fa
 OF_PIPELINES = {
     *(f"ottla_pipeline_{name}" for name in ("up", "lag", "rows_per_s", "batch_ms", "transaction_ms", "phase_ms")),
     *(f"ottla_pipeline_{name}" for name in ("state_rows", "state_bytes", "watermark_seconds", "checkpoint_age_seconds")),
-    *(f"ottla_pipeline_{name}_total" for name in ("rows_in", "records_out", "dead_letters", "batches", "run_again")),
+    *(
+        f"ottla_pipeline_{name}_total"
+        for name in ("rows_in", "records_out", "dead_letters", "unmet", "late_rows", "batches", "run_again")
+    ),
 }
 OF_APACHE_KAFKA = {"kafka_server_replicafetchermanager_minfetchrate"}
 """Of its brokers only."""

@@ -39,14 +39,17 @@ class Dialect:
     number: Callable[[bytes], int | None]
     prefix: str | None = None
     """All headers that begin so are of the dialect."""
+    others: tuple[str, ...] = ()
 
     def owns(self, name: str) -> bool:
         if self.prefix is not None:
             return name.startswith(self.prefix)
-        return name in (self.topic, self.partition, self.offset, self.flow, *self.reasons)
+        return name in (self.topic, self.partition, self.offset, self.flow, *self.reasons, *self.others)
 
 
-PIPELINES = Dialect("ottla.topic", "ottla.partition", "ottla.offset", "ottla.flow", ("ottla.reason",), _decimal)
+PIPELINES = Dialect(
+    "ottla.topic", "ottla.partition", "ottla.offset", "ottla.flow", ("ottla.reason",), _decimal, others=("ottla.expectation",)
+)
 CONNECT = Dialect(
     "__connect.errors.topic",
     "__connect.errors.partition",
@@ -103,7 +106,8 @@ class Letter:
 
 def read_letter(record: Incoming) -> Letter:
     present: Mapping[str, bytes] = {name: value for name, value in record.headers if value is not None}
-    dialect = next((each for each in _DIALECTS if each.topic in present), None)
+    # A pipeline's row that comes of no single record has no topic.
+    dialect = next((each for each in _DIALECTS if each.topic in present or each.flow in present), None)
     if dialect is None:
         return Letter(record, None, None, None, None, None, record.headers)
 
@@ -114,7 +118,7 @@ def read_letter(record: Incoming) -> Letter:
     reason = next((present[name] for name in dialect.reasons if name in present), None)
     return Letter(
         record,
-        _text(present[dialect.topic]),
+        _text(present[dialect.topic]) if dialect.topic in present else None,
         number(dialect.partition),
         number(dialect.offset),
         None if flow is None else _text(flow),

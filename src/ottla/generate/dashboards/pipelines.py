@@ -46,6 +46,12 @@ PIPELINES: Final = Dashboard(
                 graph("Records written", _rate("records_out"), unit="cps"),
                 graph("Dead letters", _rate("dead_letters"), unit="cps"),
                 graph(
+                    "Rows that did not meet an expectation",
+                    (f"rate(ottla_pipeline_unmet_total{{{_FLOW}}}[$__rate_interval])", "{{flow}} {{expectation}}"),
+                    unit="cps",
+                ),
+                graph("Rows behind the watermark", _rate("late_rows"), unit="cps", about="Spark dropped them."),
+                graph(
                     "Watermark behind now",
                     (f"time() - ottla_pipeline_watermark_seconds{{{_FLOW}}}", _LEGEND),
                     unit="s",

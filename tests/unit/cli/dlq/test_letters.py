@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from ottla.cli.dlq.letters import PIPELINES, is_dead_letter_name, read_letter
 from ottla.cli.formats import Incoming
-from ottla.pipelines.dead_letters import HEADERS
+from ottla.pipelines.dead_letters import EXPECTATION, HEADERS
 
 
 def origin(*headers: tuple[str, bytes | None]) -> tuple[object, ...]:
@@ -23,6 +23,11 @@ def test_a_letter_of_a_pipeline() -> None:
         "no json",
         [("trace", b"x"), ("null", None)],
     )
+
+
+def test_a_row_of_a_pipeline_has_no_place() -> None:
+    headers = (("ottla.flow", b"totals"), ("ottla.reason", b"rich"), (EXPECTATION, b"total > 10"), ("trace", b"x"))
+    assert origin(*headers) == (None, "totals", "rich", [("trace", b"x")])
 
 
 def test_the_last_failure_counts() -> None:
