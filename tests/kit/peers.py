@@ -67,6 +67,15 @@ STREAMS_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   </dependencies>
 </project>
 """
+AVRO = "1.12.1"
+AVRO_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion><groupId>ottla</groupId><artifactId>peers</artifactId><version>1</version>
+  <dependencies>
+    <dependency><groupId>org.apache.avro</groupId><artifactId>avro</artifactId><version>{version}</version></dependency>
+    <dependency><groupId>org.slf4j</groupId><artifactId>slf4j-nop</artifactId><version>2.0.17</version></dependency>
+  </dependencies>
+</project>
+"""
 
 
 class MissingCounterpart(RuntimeError):
@@ -111,6 +120,15 @@ def streams_jars() -> list[Path]:
 
     only = "-DincludeArtifactIds=kafka-streams,rocksdbjni"
     return sorted(maven_jars(f"kafka-streams-{KAFKA_4}", STREAMS_POM.format(version=KAFKA_4), complete, only).glob("*.jar"))
+
+
+def avro_jars() -> list[Path]:
+    """The jars of Avro's library for Java, the one that Confluent's registry calls."""
+
+    def complete(jars: Path) -> bool:
+        return (jars / f"avro-{AVRO}.jar").exists() and any(jars.glob("slf4j-nop-*.jar"))
+
+    return sorted(maven_jars(f"avro-{AVRO}", AVRO_POM.format(version=AVRO), complete).glob("*.jar"))
 
 
 # The newest complete set, of mixed versions; it works with pyspark 4.3. Each jar is fetched by itself: Spark's parent pom names a

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-ID = r"(?:F[1-9]\d?|[CGILRTW][0-2]\d|(?:TL|SA|SC|OA|DT|AC|MX|QU|CV)\d\d)"
+ID = r"(?:F[1-9]\d?|[CGILRTW][0-2]\d|(?:TL|SA|SC|OA|DT|AC|MX|QU|CV|SR|AV|JS|PB|CO)\d\d)"
 NAMED = re.compile(rf"(?<![\w#&\\/.-])({ID})(?:-({ID}))?(?![\w-]|\.\w)")
 """An id, or a range of them (`R01-R03`), in text."""
-IN_TEST_NAME = re.compile(r"_([cfgilrtw]\d{1,2}|(?:tl|sa|sc|oa|dt|ac|mx|qu|cv)\d\d)(?=_|$)")
+IN_TEST_NAME = re.compile(r"_([cfgilrtw]\d{1,2}|(?:tl|sa|sc|oa|dt|ac|mx|qu|cv|sr|av|js|pb|co)\d\d)(?=_|$)")
 DEFINED = re.compile(rf"^- \*\*({ID})\*\* \S", re.MULTILINE)
 LOOK_ALIKE: frozenset[tuple[str, str]] = frozenset()
 """(file, text) of what only looks like an id."""

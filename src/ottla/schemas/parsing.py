@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ottla.schemas.model import InvalidSchema, ParsedSchema, ResolvedReference
+from ottla.schemas.avro.avro_schema import AvroSchema
+from ottla.schemas.limits import NESTING_MAX, require_size
+from ottla.schemas.model import AVRO, SCHEMA_TYPES, InvalidSchema, ParsedSchema, ResolvedReference
 
 
-def parse(schema_type: str, text: str, references: Sequence[ResolvedReference] = ()) -> ParsedSchema:
+def parse(schema_type: str, text: str, references: Sequence[ResolvedReference] = (), *, lenient: bool = False) -> ParsedSchema:
     """The schema of this text. InvalidSchema says where and why it is none.
 
-    `references` has all referenced schemas, those of references too, each before those that use it.
+    `references` has all referenced schemas, those of references too, each before those that use it. `lenient` is for
+    schemas that a registry accepted before: names and defaults are not checked again.
     """
-    raise InvalidSchema(f"{schema_type} is not there yet")
+    require_size(text, references)
+    try:
+        if schema_type == AVRO:
+            return AvroSchema.parse(text, references, lenient=lenient)
+    except RecursionError:
+        raise InvalidSchema(f"schemas nest deeper than {NESTING_MAX} levels") from None
+    raise InvalidSchema(f"schema type {schema_type!r} is none of {', '.join(SCHEMA_TYPES)}")

@@ -21,9 +21,10 @@ class SchemaText:
     schema_type: str
     text: str
     references: tuple[ResolvedReference, ...] = ()
+    lenient: bool = False
 
     def parse(self) -> ParsedSchema:
-        return parse(self.schema_type, self.text, self.references)
+        return parse(self.schema_type, self.text, self.references, lenient=self.lenient)
 
 
 @dataclass(frozen=True, slots=True)
