@@ -310,20 +310,25 @@ def _has_class(version: str, name: str) -> bool:
     return False
 
 
-# --- kcat ----------------------------------------------------------------------------------------------------------------
+# --- Debian's programs ---------------------------------------------------------------------------------------------------
+
+
+def kcat() -> str:
+    """The path of kcat, installed from Debian's package if possible."""
+    return debian_program("kcat", "kcat")
 
 
 @cache
-def kcat() -> str:
-    """The path of kcat, installed from Debian's package if possible."""
-    found = shutil.which("kcat")
-    if found:
-        return found
-    if os.geteuid() == 0 and shutil.which("apt-get"):
-        with fetching("kcat"):
+def debian_program(name: str, package: str) -> str:
+    """The path of a program, installed from its Debian package if it is missing and this process may do so."""
+    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+    found = shutil.which(name, path=path)
+    if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
+        with fetching(package):
             quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-            subprocess.run(["apt-get", "install", "-y", "-q", "kcat"], capture_output=True, env=quiet)
-    return program("kcat", "install it (Debian: `apt-get install kcat`)")
+            subprocess.run(["apt-get", "install", "-y", "-q", package], capture_output=True, env=quiet)
+        found = shutil.which(name, path=path)
+    return found or program(name, f"install it (Debian: `apt-get install {package}`)")
 
 
 # --- processes -----------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla.pipelines import graph, loading, project, running, session
+from tests.kit.databases import Database, MariaDB, PostgreSQL, driver_jars
 from tests.kit.wait import until
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ ReadTopic = Callable[[str, str], list[Any]]
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Started as a pipeline starts it, so what exactly once needs is set."""
     conf = {"spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2"}
+    conf["spark.jars"] = ",".join(map(str, driver_jars()))
     conf["spark.sql.warehouse.dir"] = str(tmp_path_factory.mktemp("warehouse"))
     found = session.start("tests", "local[2]", conf)
     jvm: Any = found._jvm
@@ -43,6 +45,18 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         gateway.shutdown()
         gateway.proc.stdin.close()
         gateway.proc.wait(180)
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[Database]:
+    with PostgreSQL() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[Database]:
+    with MariaDB() as server:
+        yield server
 
 
 def read_topic(bootstrap_servers: str, topic: str) -> list[Any]:

@@ -186,12 +186,34 @@ def table(
     return Table(format, path, columns, _options(options, place), place)
 
 
-def jdbc(url: str, table: str, *, options: Mapping[str, object] | None = None) -> Table:
-    """Write a table of a database. `options` are Spark's JDBC options (`driver`, `user`, `password`, …)."""
+def jdbc(
+    url: str,
+    table: str,
+    *,
+    mode: str = "append",
+    key: str | list[str] | tuple[str, ...] = (),
+    delete_when: str | None = None,
+    history: bool = False,
+    options: Mapping[str, object] | None = None,
+) -> Table:
+    """Write a table of a database. `options` are Spark's JDBC options (`driver`, `user`, `password`, …).
+
+    With `mode="upsert"` a row replaces the one with the same `key`; the last row of a key in a batch wins. A row for which
+    `delete_when` holds, a column or a condition in SQL, deletes; so does a row with nothing but its key (a tombstone).
+    `history=True` keeps what was replaced or deleted: each row then has `valid_from`, `valid_to` and `current`.
+    """
     place = _place()
     if not url.startswith("jdbc:"):
         raise PipelineError(f"{url!r} is not a JDBC URL", place, hint="write jdbc:postgresql://host/database")
-    return Table("jdbc", table, (), (("url", url), *_options(options, place)), place)
+    if mode not in ("append", "upsert"):
+        raise PipelineError(f"mode={mode!r} is unknown", place, hint="use append or upsert")
+    columns = (key,) if isinstance(key, str) else tuple(key)
+    if mode == "upsert" and not columns:
+        raise PipelineError('mode="upsert" needs a key', place, hint='name the columns that identify a row: key="id"')
+    if mode == "append" and (columns or delete_when is not None or history):
+        raise PipelineError("key, delete_when and history belong to an upsert", place, hint='add mode="upsert"')
+    given = (("url", url), *_options(options, place))
+    return Table("jdbc", table, (), given, place, mode, columns, delete_when, history)
 
 
 def flow(

@@ -71,6 +71,13 @@ class Table:
     partition_by: tuple[str, ...]
     options: tuple[tuple[str, str], ...]
     place: Place = field(compare=False)
+    mode: str = "append"
+    """Or "upsert": a row replaces the one with the same key."""
+    key: tuple[str, ...] = ()
+    delete_when: str | None = None
+    """A column or condition: such a row deletes the one with its key."""
+    history: bool = False
+    """Whether replaced and deleted rows stay, with the time in which they were valid."""
 
 
 Target = Sink | Table

@@ -98,6 +98,7 @@ class PipelineRun:
         starting = note.get("starting") or self._resolved(sources)
         frames.starting = {name: str(entry["option"]) for name, entry in starting.items()}
         result = checked(frames, flow)
+        write_rows = self._write_rows(flow, result)
         # Nothing is written up to here: the user may still correct the inputs.
         if not note:
             checkpoint.write_note({"pipeline": project.name, "flow": flow.name, "inputs": inputs, "starting": starting})
@@ -112,7 +113,6 @@ class PipelineRun:
         records = dead_letters.batch_records(spark, kafka_options(project))
         owned = self.plan.first_to_read(flow)
         refusals = Refusals(frames, flow, sources, lambda: str(checkpoint.query_id()), records, owned)
-        write_rows = self._write_rows(flow, result)
         sink = ExactlyOnceSink(
             flow,
             project.group_id(flow.name),
@@ -137,7 +137,7 @@ class PipelineRun:
             columns = encoding.columns(result, sink, flow.name)
             return lambda frame, marker, transaction: transaction.send(frame.select(*columns), sink.topic, sink.compression)
         assert isinstance(target, Table)
-        return tables.writer(self.spark, flow, target, self.project.group_id(flow.name))
+        return tables.prepare(self.spark, flow, target, result, self.project.group_id(flow.name))
 
     def _resolved(self, sources: tuple[Source, ...]) -> dict[str, Any]:
         """The starting offsets of sources without a checkpoint. They are noted, so "latest" means the same after a crash."""

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from subprocess import TimeoutExpired
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,6 +16,7 @@ from ottla.pipelines.spark_errors import is_incompatible_class
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType
 
 
 def _jvm(spark: SparkSession) -> Any:
@@ -54,6 +56,24 @@ class FileSystem:
     def rename(self, path: str, to: str) -> bool:
         return bool(self._files.rename(self._path(path), self._path(to)))
 
+    def names(self, path: str) -> list[str]:
+        """The names in a directory; none if there is no such directory."""
+        if not self.exists(path):
+            return []
+        return [str(status.getPath().getName()) for status in self._files.listStatus(self._path(path))]
+
+    def files_below(self, path: str) -> list[str]:
+        """The files below a directory, by their paths relative to it."""
+        root = str(self._files.makeQualified(self._path(path)).toUri().getPath()).rstrip("/")
+        found, files = [], self._files.listFiles(self._path(path), True)
+        while files.hasNext():
+            found.append(str(files.next().getPath().toUri().getPath()).removeprefix(root).lstrip("/"))
+        return found
+
+    def delete(self, path: str) -> None:
+        """Remove a file, or a directory with all it holds."""
+        self._files.delete(self._path(path), True)
+
     def make_directory(self, path: str) -> None:
         self._files.mkdirs(self._path(path))
 
@@ -62,43 +82,107 @@ class JdbcConnection:
     """A database connection of the JVM, by Spark's JDBC options. One transaction at a time, no auto-commit."""
 
     def __init__(self, spark: SparkSession, options: Mapping[str, str]) -> None:
-        jvm = _jvm(spark)
-        properties = jvm.java.util.Properties()
+        self._jvm = jvm = _jvm(spark)
+        self._spark = spark
+        given = jvm.java.util.HashMap()
         for name, value in options.items():
-            if name not in ("url", "driver"):
-                properties.setProperty(name, value)
+            given.put(name, value)
+        # Without the options of Spark itself: some drivers refuse properties that they do not know.
+        of_spark = jvm.org.apache.spark.sql.execution.datasources.jdbc.JDBCOptions
+        as_map = jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(given)
+        properties = of_spark(options["url"], "none", as_map).asConnectionProperties()
         if "driver" in options:
             jvm.org.apache.spark.sql.execution.datasources.jdbc.DriverRegistry.register(options["driver"])
         self._connection = jvm.java.sql.DriverManager.getConnection(options["url"], properties)
         self._connection.setAutoCommit(False)
-        # Quotes names as Spark does when it creates the table: MySQL has quotes of its own.
+        # Quotes names and names types as Spark does when it creates a table: MySQL has words of its own.
         self._dialect = jvm.org.apache.spark.sql.jdbc.JdbcDialects.get(options["url"])
 
     def quoted(self, names: Iterable[str]) -> str:
         return ", ".join(self._dialect.quoteIdentifier(name) for name in names)
 
-    def has_table(self, name: str) -> bool:
-        tables = self._connection.getMetaData()
-        # Databases store unquoted names in upper or lower case.
-        for spelt in {name, name.upper(), name.lower()}:
-            found = tables.getTables(None, None, spelt, None)
-            try:
-                if found.next():
-                    return True
-            finally:
-                found.close()
-        return False
+    def type_of(self, kind: DataType) -> str:
+        """The database's type for a type of Spark's."""
+        of_jvm = cast(Any, self._spark)._jsparkSession.parseDataType(kind.json())
+        utils = self._jvm.org.apache.spark.sql.execution.datasources.jdbc.JdbcUtils
+        return str(utils.getJdbcType(of_jvm, self._dialect).databaseTypeDefinition())
 
-    def execute(self, statement: str, *parameters: str | int) -> None:
-        if parameters:
-            self._prepared(statement, parameters).executeUpdate()
-        else:
-            self._connection.createStatement().executeUpdate(statement)
+    def has(self, table: str) -> bool:
+        """Whether the table can be read. Ends the transaction."""
+        statement = self._connection.createStatement()
+        try:
+            statement.executeQuery(f"SELECT 1 FROM {table} WHERE 1 = 0").close()
+            return True
+        except Exception:
+            return False
+        finally:
+            statement.close()
+            self._connection.rollback()
+
+    def tables_like(self, beside: str, prefix: str) -> list[str]:
+        """The tables in the schema of the table `beside` whose names begin with `prefix`, in any case."""
+        catalog, schema, _ = self._located(beside)
+        found = self._rows(lambda about: about.getTables(catalog, schema, None, None), ("TABLE_NAME",))
+        return [name for (name,) in found if name.lower().startswith(prefix.lower())]
+
+    def unique_keys(self, table: str) -> list[list[str]]:
+        """The columns of each unique index that holds for all rows."""
+        catalog, schema, name = self._located(table)
+        # Databases store unquoted names in upper or lower case.
+        for spelt in dict.fromkeys((name, name.upper(), name.lower())):
+            columns = ("INDEX_NAME", "COLUMN_NAME", "FILTER_CONDITION")
+            rows = self._rows(partial(_index_info, catalog, schema, spelt), columns)
+            keys: dict[str, list[str]] = {}
+            for index, column, condition in rows:
+                if index and column and not condition:
+                    keys.setdefault(index, []).append(column)
+            if keys:
+                return list(keys.values())
+        return []
+
+    def _located(self, table: str) -> tuple[str | None, str | None, str]:
+        """Catalog, schema and name of a table. MySQL has catalogs only."""
+        place, _, name = table.replace('"', "").replace("`", "").rpartition(".")
+        catalog, schema = self._connection.getCatalog(), self._connection.getSchema()
+        if place:
+            catalog, schema = (catalog, place) if schema is not None else (place, None)
+        return catalog, schema, name
+
+    def _rows(self, ask: Callable[[Any], Any], columns: tuple[str, ...]) -> list[tuple[str, ...]]:
+        found = ask(self._connection.getMetaData())
+        try:
+            rows = []
+            while found.next():
+                rows.append(tuple(found.getString(column) or "" for column in columns))
+            return rows
+        finally:
+            found.close()
+
+    def execute(self, statement: str, *parameters: str | int) -> int:
+        """The number of rows that the statement changed."""
+        prepared = self._prepared(statement, parameters)
+        try:
+            return int(prepared.executeUpdate())
+        finally:
+            prepared.close()
 
     def text_and_number(self, query: str, *parameters: str | int) -> tuple[str, int] | None:
         """The two columns of the first row, or None if there is no row."""
-        found = self._prepared(query, parameters).executeQuery()
-        return (found.getString(1), int(found.getLong(2))) if found.next() else None
+        prepared = self._prepared(query, parameters)
+        try:
+            found = prepared.executeQuery()
+            return (found.getString(1), int(found.getLong(2))) if found.next() else None
+        finally:
+            prepared.close()
+
+    def number(self, query: str) -> int:
+        prepared = self._prepared(query, ())
+        try:
+            found = prepared.executeQuery()
+            found.next()
+            return int(found.getLong(1))
+        finally:
+            prepared.close()
 
     def _prepared(self, statement: str, parameters: tuple[str | int, ...]) -> Any:
         prepared = self._connection.prepareStatement(statement)
@@ -117,6 +201,10 @@ class JdbcConnection:
 
     def close(self) -> None:
         self._connection.close()
+
+
+def _index_info(catalog: str | None, schema: str | None, table: str, about: Any) -> Any:
+    return about.getIndexInfo(catalog, schema, table, True, True)
 
 
 def check_streaming(frame: DataFrame, output_mode: str) -> None:

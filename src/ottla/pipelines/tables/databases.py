@@ -1,0 +1,364 @@
+"""Tables of databases, through JDBC.
+
+A batch is written to a staging table by Spark's tasks, and brought into the target in one database transaction, together with the
+batch's number in the table `ottla_batches`.
+
+Invariants
+1. The first statement of the transaction claims the batch number: of two drivers one waits for the other, and then finds the
+   number taken.
+2. A staging table belongs to one attempt of one batch: its name ends with the producer id and epoch. A suspended driver that
+   wakes up cannot write into the staging table of its successor.
+3. A staging table is dropped after its batch. What killed drivers left is dropped before the next first batch of the flow.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+from ottla.pipelines import deletes, spark_errors
+from ottla.pipelines.definitions import Flow, Table
+from ottla.pipelines.deletes import DELETED
+from ottla.pipelines.exactly_once import BatchTransaction
+from ottla.pipelines.failure import PipelineError
+from ottla.pipelines.marker import Marker
+from ottla.pipelines.spark_jvm import JdbcConnection, has_class
+from ottla.pipelines.tables import merge
+from ottla.pipelines.tables.merge import CURRENT, FROM, ORDER, TO, VALID_FROM, VALID_TO, Dialect
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType
+
+BATCHES = "ottla_batches"
+"""The database table that holds the last batch of each flow."""
+_BATCHES_COLUMNS = "flow VARCHAR(400) NOT NULL PRIMARY KEY, query_id VARCHAR(40), batch_id BIGINT"
+_INTEGERS = ("tinyint", "smallint", "int", "bigint")
+_FLOATS = ("float", "double")
+_TIMES = ("timestamp", "timestamp_ntz")
+
+
+class DatabaseTable:
+    """The target of one flow. `prepare` is called before the first batch."""
+
+    def __init__(self, spark: SparkSession, flow: Flow, table: Table, group_id: str) -> None:
+        self.spark, self.flow, self.table, self.group_id = spark, flow, table, group_id
+        self.options = jdbc_options(spark, table)
+        url = self.options["url"]
+        self.dialect = merge.dialect_of(dict(table.options)["url"])
+        self._connect_options = {**self.options, "url": url}
+        self._spelling: dict[str, str] = {}
+        """Of the columns in the database, by the flow's names."""
+        self._swept = False
+
+    # Before the first batch
+
+    def prepare(self, frame: DataFrame) -> None:
+        """Create the table, or compare it with what the flow writes. PipelineError says what does not fit; nothing is written."""
+        table = self.table
+        if table.mode == "append":
+            return
+        dialect = self._dialect()
+        missing = [name for name in table.key if name not in frame.columns]
+        if missing:
+            raise self._error(
+                f"has no column {missing[0]!r} for the key", f"its columns are {', '.join(frame.columns) or 'none'}"
+            )
+        deletes.condition(frame, table.key, table.delete_when, table.place)
+        connection = JdbcConnection(self.spark, self.options)
+        try:
+            if not connection.has(table.path):
+                self._create(connection, dialect, frame)
+            found = self._columns_in_database()
+            self._compare(connection, frame, found)
+        finally:
+            connection.close()
+
+    def _dialect(self) -> Dialect:
+        if self.dialect is None:
+            raise PipelineError(
+                f"mode={self.table.mode!r} is not supported for {dict(self.table.options)['url'].split('/')[0]}",
+                self.table.place,
+                hint="it works with PostgreSQL, MySQL, MariaDB, H2 and SQL Server",
+            )
+        return self.dialect
+
+    def _error(self, text: str, hint: str | None = None) -> PipelineError:
+        return PipelineError(f"flow {self.flow.name!r} {text} of table {self.table.path!r}", self.table.place, hint=hint)
+
+    def _create(self, connection: JdbcConnection, dialect: Dialect, frame: DataFrame) -> None:
+        """As Spark would, with a primary key. Columns that only say whether a row deletes are left out."""
+        given = column_types(self.options.get("createTableColumnTypes", ""))
+        columns = []
+        for name in deletes.data_columns(frame, self.table.delete_when):
+            kind = frame.schema[name].dataType
+            text = given.get(name.lower()) or self._type(connection, dialect, kind, is_key=name in self.table.key)
+            columns.append((name, text))
+        connection.execute(merge.create_table(dialect, self.table.path, columns, self.table.key, history=self.table.history))
+        connection.commit()
+
+    def _type(self, connection: JdbcConnection, dialect: Dialect, kind: DataType, *, is_key: bool) -> str:
+        name = kind.simpleString()
+        if is_key and name == "string":
+            return dialect.key_text
+        if name == "timestamp" and dialect in (merge.MYSQL, merge.MARIADB):
+            return dialect.timestamp  # Spark's type there has no fractions of a second
+        return connection.type_of(kind)
+
+    def _columns_in_database(self) -> dict[str, str]:
+        """Spark's types of the table's columns."""
+        reader = self.spark.read.format("jdbc").options(**self.options).option("dbtable", self.table.path)
+        return {field.name: field.dataType.simpleString() for field in reader.load().schema.fields}
+
+    def _compare(self, connection: JdbcConnection, frame: DataFrame, found: Mapping[str, str]) -> None:
+        table = self.table
+        by_lower = {name.lower(): name for name in found}
+        left_out = deletes.flags(frame, table.delete_when)
+        wanted = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+        for name, kind in wanted.items():
+            there = by_lower.get(name.lower())
+            if there is None:
+                if name in left_out:
+                    continue
+                raise PipelineError(
+                    f"table {table.path!r} has no column {name!r}, which flow {self.flow.name!r} writes",
+                    table.place,
+                    hint=f"its columns are {', '.join(found)}; add it with ALTER TABLE, or leave it out of the flow",
+                )
+            if not is_assignable(kind, found[there]):
+                raise PipelineError(
+                    f"column {name!r} of table {table.path!r} is {found[there]}, flow {self.flow.name!r} writes {kind}",
+                    table.place,
+                    hint=f'cast it in the flow: F.col("{name}").cast("{found[there]}")',
+                )
+            self._spelling[name] = there
+        uniques = [{name.lower() for name in columns} for columns in connection.unique_keys(table.path)]
+        key = {name.lower() for name in table.key}
+        names = ", ".join(table.key)
+        if table.history:
+            absent = [name for name in (VALID_FROM, VALID_TO, CURRENT) if name not in by_lower]
+            if absent:
+                raise PipelineError(
+                    f"table {table.path!r} has no column {absent[0]!r}, which history=True writes",
+                    table.place,
+                    hint=f"add {VALID_FROM}, {VALID_TO} (timestamps) and {CURRENT} (boolean), or let the flow create the table",
+                )
+            if any(unique <= key for unique in uniques):
+                raise PipelineError(
+                    f"table {table.path!r} has a unique key on {names}: it cannot hold several versions of a row",
+                    table.place,
+                    hint=f"make it ({names}, {VALID_FROM})",
+                )
+        elif key not in uniques:
+            raise PipelineError(
+                f"table {table.path!r} has no unique key on {names}",
+                table.place,
+                hint=f"add one: ALTER TABLE {table.path} ADD PRIMARY KEY ({names})",
+            )
+
+    # A batch
+
+    def write(self, frame: DataFrame, marker: Marker, transaction: BatchTransaction) -> bool:
+        """Write the batch, unless the database has it. Returns whether it was written."""
+        table = self.table
+        connection = JdbcConnection(self.spark, self.options)
+        staging = ""
+        try:
+            if self._last_batch(connection, marker):
+                frame.write.format("noop").mode("overwrite").save()
+                return False
+            self._sweep(connection)
+            prefix, _, name = table.path.rpartition(".")
+            place = f"{prefix}." if prefix else ""
+            staging = (
+                f"{place}{self._staging_prefix(name)}{transaction.producer.producer_id:x}_{transaction.producer.producer_epoch}"
+            )
+            columns, rows = self._stage(connection, frame, staging)
+            self._check_staged(connection, staging, rows)
+            if not self._claim(connection, marker):
+                return False
+            for statement in self._statements(connection, staging, columns):
+                connection.execute(statement)
+            connection.commit()
+            return True
+        finally:
+            with suppress(Exception):
+                connection.rollback()
+            if staging:
+                # The batch is in, or failed for another reason: neither depends on this.
+                with suppress(Exception):
+                    connection.execute(f"DROP TABLE {staging}")
+                    connection.commit()
+            connection.close()
+
+    def _staging_prefix(self, name: str) -> str:
+        return f"{name.strip(chr(34) + '`[]')[:24]}_ottla_{crc32(self.group_id.encode()):08x}_"
+
+    def _sweep(self, connection: JdbcConnection) -> None:
+        if self._swept:
+            return
+        prefix, _, name = self.table.path.rpartition(".")
+        for left in connection.tables_like(self.table.path, self._staging_prefix(name)):
+            with suppress(Exception):
+                connection.execute(f"DROP TABLE {prefix + '.' if prefix else ''}{left}")
+            connection.commit()
+        self._swept = True
+
+    def _last_batch(self, connection: JdbcConnection, marker: Marker) -> bool:
+        """Whether the database has this batch."""
+        if not connection.has(BATCHES):
+            connection.execute(f"CREATE TABLE {BATCHES} ({_BATCHES_COLUMNS})")
+            connection.commit()
+        last = connection.text_and_number(f"SELECT query_id, batch_id FROM {BATCHES} WHERE flow = ?", self.group_id)
+        connection.rollback()
+        return last is not None and last[0] == marker.query_id and last[1] >= marker.batch_id
+
+    def _claim(self, connection: JdbcConnection, marker: Marker) -> bool:
+        """Put the batch's number in. False if another driver has done so. Holds a lock until the end of the transaction."""
+        changed = connection.execute(
+            f"UPDATE {BATCHES} SET query_id = ?, batch_id = ? WHERE flow = ? AND (query_id <> ? OR batch_id < ?)",
+            marker.query_id,
+            marker.batch_id,
+            self.group_id,
+            marker.query_id,
+            marker.batch_id,
+        )
+        if changed:
+            return True
+        if connection.text_and_number(f"SELECT query_id, batch_id FROM {BATCHES} WHERE flow = ?", self.group_id) is not None:
+            return False
+        # Of two that insert, the primary key lets one pass.
+        statement = f"INSERT INTO {BATCHES} (query_id, batch_id, flow) VALUES (?, ?, ?)"
+        connection.execute(statement, marker.query_id, marker.batch_id, self.group_id)
+        return True
+
+    def _stage(self, connection: JdbcConnection, frame: DataFrame, staging: str) -> tuple[list[str], int]:
+        """Write the rows to the staging table. Returns the target's columns that it has, and the number of its rows."""
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as F
+
+        table = self.table
+        if table.mode == "append":
+            columns = list(frame.columns)
+        else:
+            frame, columns = self._with_changes(frame)
+            connection.execute(merge.create_staging(self._dialect(), table.path, staging, columns, history=table.history))
+            connection.commit()
+        counted = Observation()
+        no_key = F.lit(False)
+        for name in table.key:
+            no_key = no_key | F.col(f"`{self._spelling[name]}`").isNull()
+        frame = frame.observe(counted, F.count(F.lit(1)).alias("rows"), F.count_if(no_key).alias("no_key"))
+        writer = frame.write.format("jdbc").options(**self.options).option("dbtable", staging)
+        # Without it Spark would drop the table and make one with its own types.
+        writer.mode("errorifexists" if table.mode == "append" else "append").save()
+        if table.mode == "append" and not connection.has(table.path):
+            frame.limit(0).write.format("jdbc").options(**self.options).option("dbtable", table.path).mode("append").save()
+        found = counted.get
+        if found["no_key"]:
+            key = ", ".join(table.key)
+            raise PipelineError(
+                f"flow {self.flow.name!r}: {found['no_key']} rows of the batch have no {key}, the key of table {table.path!r}",
+                table.place,
+                hint='filter them out; a tombstone has its key in the record only: take it from there with columns=("key",)',
+            )
+        return columns, int(found["rows"])
+
+    def _with_changes(self, frame: DataFrame) -> tuple[DataFrame, list[str]]:
+        """The rows with their order, and whether they delete; with history, from when to when they are valid."""
+        from pyspark.sql import Window
+        from pyspark.sql import functions as F
+
+        table = self.table
+        deleted = deletes.condition(frame, table.key, table.delete_when, table.place).cast("int").alias(DELETED)
+        names = [name for name in frame.columns if name in self._spelling]
+        data = [F.col(f"`{name}`").alias(self._spelling[name]) for name in names]
+        columns = [self._spelling[name] for name in names]
+        # Tasks read topics and partitions in their order, and the records of each by offset.
+        changes = frame.select(*data, deleted, F.monotonically_increasing_id().alias(ORDER))
+        if not table.history:
+            return changes, columns
+        key = [F.col(f"`{self._spelling[name]}`") for name in table.key]
+        by_key = Window.partitionBy(*key).orderBy(ORDER)
+        values = F.struct(DELETED, *(F.when(F.col(DELETED) == 0, F.col(f"`{name}`")).alias(name) for name in columns))
+        before = F.lag(values).over(by_key)
+        changes = changes.withColumn("_ottla_same", values.eqNullSafe(before)).where("NOT _ottla_same").drop("_ottla_same")
+        number = F.row_number().over(by_key)
+        # The time of the batch; several changes of a key within it follow each other by a microsecond.
+        starts = F.timestamp_micros(F.lit(time.time_ns() // 1000) + number - 1)
+        changes = (
+            changes.withColumn(FROM, starts).withColumn(TO, F.lead(starts).over(by_key)).withColumn(ORDER, number.cast("long"))
+        )
+        return changes, columns
+
+    def _check_staged(self, connection: JdbcConnection, staging: str, rows: int) -> None:
+        found = connection.number(f"SELECT COUNT(*) FROM {staging}")
+        connection.rollback()
+        if found != rows:
+            # A task that was attempted twice, or a table that somebody else touched.
+            raise spark_errors.retry_batch(f"{staging} has {found} rows, {rows} were written")
+
+    def _statements(self, connection: JdbcConnection, staging: str, columns: list[str]) -> list[str]:
+        table = self.table
+        if table.mode == "append":
+            names = connection.quoted(columns)
+            return [f"INSERT INTO {table.path} ({names}) SELECT {names} FROM {staging}"]
+        key = [self._spelling[name] for name in table.key]
+        made = merge.history if table.history else merge.upsert
+        return made(self._dialect(), table.path, staging, columns, key)
+
+
+def jdbc_options(spark: SparkSession, table: Table) -> dict[str, str]:
+    """Spark's JDBC options, with the driver by the URL if none is given and Spark finds one."""
+    options = dict(table.options)
+    dialect = merge.dialect_of(options["url"])
+    if dialect is not None and "driver" not in options:
+        driver = next((name for name in dialect.drivers if has_class(spark, name)), None)
+        if driver is None:
+            raise PipelineError(
+                f"no driver of {dialect.name} is installed: Spark finds no class {dialect.drivers[0]}",
+                table.place,
+                hint="put the database's JDBC jar into spark.jars in [spark.conf]",
+            )
+        options["driver"] = driver
+    if dialect is merge.MARIADB:
+        # Spark knows the words of MySQL by this form of the address only.
+        rest = options["url"].partition(":mariadb:")[2]
+        options["url"] = f"jdbc:mysql:{rest}{'&' if '?' in rest else '?'}permitMysqlScheme"
+    return options
+
+
+def column_types(text: str) -> dict[str, str]:
+    """Spark's option `createTableColumnTypes`: types by the lower-case names of columns."""
+    parts = re.findall(r"\s*[`\"]?(\w+)[`\"]?\s+((?:[^,(]|\([^)]*\))+)", text)
+    return {name.lower(): kind.strip() for name, kind in parts}
+
+
+def is_assignable(kind: str, column: str) -> bool:
+    """Whether every value of Spark's type `kind` fits a column that Spark reads as `column`."""
+    if kind == column or kind == "void":
+        return True
+    if kind in _INTEGERS:
+        if column.startswith("decimal"):
+            return True
+        return column in _INTEGERS and _INTEGERS.index(kind) <= _INTEGERS.index(column)
+    if kind in _FLOATS:
+        return column in _FLOATS and _FLOATS.index(kind) <= _FLOATS.index(column)
+    if kind in _TIMES:
+        return column in _TIMES
+    text = ("string", "varchar", "char")
+    if kind.startswith(text) or column.startswith(text):
+        return kind.startswith(text) and column.startswith(text)
+    if kind.startswith("decimal") and column.startswith("decimal"):
+        (precision, scale), (there, scale_there) = _decimal(kind), _decimal(column)
+        return scale <= scale_there and precision - scale <= there - scale_there
+    return False
+
+
+def _decimal(kind: str) -> tuple[int, int]:
+    numbers: list[Any] = re.findall(r"\d+", kind)
+    return (int(numbers[0]), int(numbers[1])) if len(numbers) == 2 else (10, 0)
