@@ -279,6 +279,7 @@ def _archive_classes(version: str, archive: Path) -> None:
 
 # Tools that are not simply `org.apache.kafka.tools.<name>`; the second entry is where 3.9 still has them.
 TOOLS: Mapping[str, tuple[str, str]] = {
+    "AclCommand": ("org.apache.kafka.tools.AclCommand", "kafka.admin.AclCommand"),
     "BrokerApiVersionsCommand": ("org.apache.kafka.tools.BrokerApiVersionsCommand", "kafka.admin.BrokerApiVersionsCommand"),
     "ConfigCommand": ("org.apache.kafka.tools.ConfigCommand", "kafka.admin.ConfigCommand"),
     "ConsoleConsumer": ("org.apache.kafka.tools.consumer.ConsoleConsumer",) * 2,

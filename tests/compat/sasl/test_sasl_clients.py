@@ -187,3 +187,32 @@ def test_dt01_dt04_kafka_delegation_tokens_and_a_login_with_a_token(tmp_path: Pa
         assert token_id not in tokens("--describe")
         assert "planted" not in broker.log()
         assert hmac not in broker.log()
+
+
+@pytest.mark.java
+@pytest.mark.parametrize("version", [KAFKA_3, KAFKA_4])
+def test_kafka_acls_of_an_admin_that_logs_in(tmp_path: Path, version: str) -> None:
+    admin, carol = tmp_path / "admin.properties", tmp_path / "carol.properties"
+    admin.write_text(java_client("admin", "planted-a"))
+    carol.write_text(java_client("carol", "planted-s", "SCRAM-SHA-256"))
+    authorizer = {
+        "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+        "super.users": "User:admin;User:ANONYMOUS",
+    }
+    with sasl_broker(**authorizer) as broker:
+        at = ("--bootstrap-server", broker.sasl, "--command-config")
+
+        def acls(*words: str) -> str:
+            return run_tool(version, "AclCommand", *at, str(admin), *words, check=True).stdout
+
+        mine = ("--allow-principal", "User:carol", "--producer", "--topic", "orders-", "--resource-pattern-type", "prefixed")
+        assert "principal=User:carol, host=*, operation=WRITE, permissionType=ALLOW" in acls("--add", *mine)
+        assert "name=orders-, patternType=PREFIXED" in acls("--list", "--principal", "User:carol")
+        refused = run_tool(version, "AclCommand", *at, str(carol), "--list")
+        assert "ClusterAuthorizationException" in refused.stdout + refused.stderr
+        produced = (*("--bootstrap-server", broker.sasl, "--topic", "orders-1"), _config(version, "producer"), str(carol))
+        run_tool(version, "ConsoleProducer", *produced, input="a\n", check=True)
+        acls("--remove", "--force", *mine)
+        assert "User:carol" not in acls("--list")
+        denied = run_tool(version, "ConsoleProducer", *produced, input="b\n")
+        assert "TopicAuthorizationException" in denied.stdout + denied.stderr

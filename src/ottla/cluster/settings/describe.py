@@ -128,7 +128,8 @@ def _described(setting: Setting, value: str | None, synonyms: tuple[Synonym, ...
         synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG,
         setting.type,
         setting.doc,
-        read_only=setting.update_mode == "read-only",
+        # Kafka lists the name with a listener's prefix as read-only, although it can be altered.
+        read_only=setting.update_mode == "read-only" or parse_name(setting.name) is not None,
         sensitive=setting.sensitive,
         synonyms=synonyms,
     )
@@ -141,11 +142,13 @@ def _broker_synonyms(broker: BrokerSettings, setting: Setting) -> Iterator[Synon
         return dropwhile(lambda synonym: synonym.name != name, _synonyms_in_order(broker, name, _IN_OTHER_UNITS[name]))
     of_listener = parse_name(name)
     if of_listener is not None and of_listener.base not in OF_LISTENERS:
-        return _synonyms_in_order(broker, name, ((name, 1), (of_listener.base, 1)))
+        return _synonyms_in_order(broker, name, ((name, 1), (of_listener.base, 1)), of_listener.base)
     return _synonyms_in_order(broker, name, SYNONYMS.get(name, ((name, 1),)))
 
 
-def _synonyms_in_order(broker: BrokerSettings, name: str, names: Iterable[tuple[str, int]]) -> Iterator[Synonym]:
+def _synonyms_in_order(
+    broker: BrokerSettings, name: str, names: Iterable[tuple[str, int]], default_of: str | None = None
+) -> Iterator[Synonym]:
     known = [found for other, _ in names if (found := setting_of(other)) is not None]
     for source, given in (
         (ConfigSource.DYNAMIC_BROKER_CONFIG, broker.dynamic_broker),
@@ -157,7 +160,7 @@ def _synonyms_in_order(broker: BrokerSettings, name: str, names: Iterable[tuple[
                 yield Synonym(synonym.name, None if synonym.sensitive else given[synonym.name].strip(), source)
     for synonym in known:
         # Of two names for the same setting, only one shows a default.
-        if synonym.default is not None and (synonym.name == name or name in _IN_OTHER_UNITS):
+        if synonym.default is not None and (synonym.name == (default_of or name) or name in _IN_OTHER_UNITS):
             yield Synonym(synonym.name, synonym.render(synonym.default), ConfigSource.DEFAULT_CONFIG)
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.cluster.settings import BrokerSettings, SettingsError, describe_broker
+from ottla.cluster.settings import BrokerSettings, ConfigSource, SettingsError, describe_broker
 from ottla.cluster.settings.broker import dynamic_problems
 from ottla.tls.config import KeyStore, TrustStore
 
@@ -140,10 +140,17 @@ def test_secrets_are_neither_described_nor_printed() -> None:
 def test_a_setting_of_a_listener_is_described_with_that_of_the_broker() -> None:
     name = "listener.name.ssl.ssl.keystore.location"
     (shown,) = describe_broker(BrokerSettings.parse(SSL | {name: "/own.p12"}), [name])
-    assert (shown.value, shown.read_only) == ("/own.p12", False)
+    # Read-only as in Kafka, although it can be altered.
+    assert (shown.value, shown.read_only) == ("/own.p12", True)
     assert [(synonym.name, synonym.value) for synonym in shown.synonyms] == [
         (name, "/own.p12"),
         ("ssl.keystore.location", "/etc/kafka/server.jks"),
+    ]
+    of_type = "listener.name.ssl.ssl.keystore.type"
+    (shown,) = describe_broker(BrokerSettings.parse(SSL | {of_type: "PKCS12"}), [of_type])
+    assert [(synonym.name, synonym.source) for synonym in shown.synonyms] == [
+        (of_type, ConfigSource.STATIC_BROKER_CONFIG),
+        ("ssl.keystore.type", ConfigSource.DEFAULT_CONFIG),
     ]
 
 

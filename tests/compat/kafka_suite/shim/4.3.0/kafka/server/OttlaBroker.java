@@ -2,6 +2,7 @@ package kafka.server;
 
 import com.typesafe.scalalogging.Logger;
 import java.time.Duration;
+import java.util.Map;
 import kafka.log.LogManager;
 import kafka.network.SocketServer;
 import org.apache.kafka.common.internals.Plugin;
@@ -36,9 +37,25 @@ abstract class OttlaBroker implements KafkaBroker {
     final View view;
 
     OttlaBroker(KafkaConfig config, Quorum quorum) {
-        this.config = config;
         this.process = new Ottla(quorum, config.brokerId(), config.originals());
         this.view = new View(process);
+        this.config = new LiveConfig(config.originals());
+    }
+
+    /** The settings that the broker started with, and what was altered since. */
+    private final class LiveConfig extends KafkaConfig {
+        LiveConfig(Map<String, Object> started) {
+            super(started);
+        }
+
+        @Override
+        public Map<String, Object> originals() {
+            Map<String, Object> found = super.originals();
+            if (config != null && process.isRunning()) {
+                found.putAll(view.alteredConfigs(brokerId()));
+            }
+            return found;
+        }
     }
 
     @Override

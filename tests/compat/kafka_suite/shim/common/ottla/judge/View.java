@@ -112,6 +112,22 @@ public final class View {
         return found;
     }
 
+    /** Values that were altered while the broker runs, without secret ones. */
+    public Map<String, String> alteredConfigs(int brokerId) {
+        ConfigResource resource = new ConfigResource(ConfigResource.Type.BROKER, Integer.toString(brokerId));
+        Map<String, String> found = new HashMap<>();
+        try (Admin admin = broker.admin()) {
+            admin.describeConfigs(List.of(resource)).all().get().get(resource).entries().stream()
+                .filter(entry -> entry.source() == ConfigEntry.ConfigSource.DYNAMIC_BROKER_CONFIG
+                    || entry.source() == ConfigEntry.ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
+                .filter(entry -> entry.value() != null)
+                .forEach(entry -> found.put(entry.name(), entry.value()));
+        } catch (Exception error) {
+            throw new IllegalStateException("cannot read the configs of broker " + brokerId, error);
+        }
+        return found;
+    }
+
     /** The changes of Controller.incrementalAlterConfigs: the operation and the value by setting, by resource. */
     @SuppressWarnings("unchecked")
     public Map<ConfigResource, ApiError> alterConfigs(Map<?, ?> changes) throws Exception {
