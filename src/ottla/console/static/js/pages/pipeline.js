@@ -1,0 +1,75 @@
+// One pipeline: its graph, and for each flow batch, phases, watermark, state, quality, last error.
+import { html, useState } from "../html.js";
+import { useData, useLive } from "../api.js";
+import { Graph } from "../graph.js";
+import { bytes, compact, count, duration, rate, shell } from "../format.js";
+import { Action, Ago, Badge, Command, Dialog, Facts, Figures, Loaded, Page, Panel, State, Time } from "../parts.js";
+import { address, path, place, withQuery } from "../router.js";
+
+export default function Pipeline({ pipeline }) {
+  const found = useData(path`/api/pipelines/${pipeline}`, { every: 5 });
+  const live = useLive(path`/api/live/pipelines/${pipeline}`);
+  const [showing, setShowing] = useState(false);
+  const head = { ...found.data, ...live.head };
+  const flows = live.loading || !live.list.length ? (found.data?.flows ?? []) : live.list;
+  const chosen = place.value.query.get("flow");
+  const graph = head.graph;
+  const failed = new Set(flows.filter(({ error, state }) => error && state !== "running").map(({ flow }) => `flow:${flow}`));
+  const notes = Object.fromEntries(flows.map((flow) => [`flow:${flow.flow}`, flow.state === "running" ? rate(flow.rows_per_s, " rows/s") : (flow.state ?? "")]));
+  const linked = graph && { ...graph, nodes: Object.fromEntries(Object.entries(graph.nodes).map(([id, node]) => [id, node.kind === "flow" ? { ...node, href: withQuery({ flow: node.name }) } : node])) };
+  const sum = (name) => flows.reduce((total, flow) => total + (flow[name] ?? 0), 0);
+  return html`<${Page} title=${pipeline} badge=${html`<${State} state=${head.state ?? flows[0]?.state} />`}
+    actions=${html`<a class="button" href=${address("/trace", { pipeline })}>Where is my record</a><button class="button" onClick=${() => setShowing(true)}>Run, stop, reset…</button>`}>
+    <${Loaded} of=${found}>${(data) => html`
+      <${Figures} items=${[
+        { label: "Flows", value: count(flows.length), note: failed.size ? `${failed.size} failed` : "" },
+        { label: "Rows", value: rate(sum("rows_per_s")) },
+        { label: "Lag", value: compact(sum("lag")), note: "records not processed yet" },
+        { label: "Dead letters", value: count(data.dead_letters?.length ?? 0), note: "topics", href: "/dead-letters" },
+        { label: "Last heard", value: html`<${Ago} ms=${Math.max(...flows.map(({ heard_ms: heard }) => heard ?? 0), head.heard_ms ?? 0) || null} />`, note: head.host ?? "" },
+      ]} />
+      ${linked && html`<${Panel} title="Graph" flush><${Graph} graph=${linked} notes=${notes} failed=${failed} selected=${chosen && `flow:${chosen}`} label=${`Graph of ${pipeline}`} /><//>`}
+      <div class="stack">
+        ${flows.map((flow) => html`<${Flow} key=${flow.flow} flow=${flow} chosen=${flow.flow === chosen} />`)}
+      </div>
+      ${showing && html`<${Dialog} title=${`Run, stop or reset ${pipeline}`} onClose=${() => setShowing(false)}>
+        <p>A pipeline is a process where its file is: these commands act on it there.</p>
+        ${Object.entries(data.commands ?? {}).map(([verb, text]) => html`<div key=${verb} class="stack tight"><span class="muted small">${verb[0].toUpperCase() + verb.slice(1)}</span><${Command} text=${text} /></div>`)}
+      <//>`}
+    `}<//>
+  <//>`;
+}
+
+function Flow({ flow, chosen }) {
+  const phases = flow.phases ?? [];
+  const whole = phases.reduce((sum, { ms }) => sum + ms, 0);
+  const { error } = flow;
+  return html`<section class="panel flow-panel ${chosen ? "chosen" : ""}" aria-label=${`Flow ${flow.flow}`}>
+    <header><h2>${flow.flow}</h2><${State} state=${flow.state} /><div class="end muted small">heard <${Ago} ms=${flow.heard_ms} /></div></header>
+    <div class="body stack">
+      ${error && html`<div class="error-box" role="alert"><div class="wrap">${error.message ?? String(error)}</div>${error.file && html`<code>${error.file}${error.line ? `:${error.line}` : ""}</code>`}</div>`}
+      <div class="flow-facts">
+        <${Facts} items=${[
+          ["Batch", html`${count(flow.batch)}${flow.rows_out !== undefined && flow.rows_out !== null ? html` <span class="muted">${count(flow.rows_out)} rows out</span>` : ""}`],
+          ["Rows", rate(flow.rows_per_s)],
+          ["Lag", count(flow.lag)],
+          ["Ran again", count(flow.run_again)],
+        ]} />
+        <${Facts} items=${[
+          ["Watermark", html`<${Time} ms=${flow.watermark_ms} />`],
+          ["Behind it", duration(flow.watermark_lag_s)],
+          ["State", flow.state_rows === null || flow.state_rows === undefined ? "none" : `${count(flow.state_rows)} rows, ${bytes(flow.state_bytes)}`],
+          ["Checkpoint", flow.checkpoint_age_s === null || flow.checkpoint_age_s === undefined ? "–" : `${duration(flow.checkpoint_age_s)} old`],
+        ]} />
+      </div>
+      ${phases.length > 0 && html`<div class="stack tight">
+        <div class="small muted">Where the time of the last batch went: ${duration(whole / 1000)}</div>
+        <div class="phases" role="img" aria-label=${phases.map(({ name, ms }) => `${name} ${ms} ms`).join(", ")}>
+          ${phases.filter(({ ms }) => ms > 0).map(({ name, ms }, i) => html`<span key=${name} class="phase phase-${i % 6}" style=${{ flexGrow: ms }} title=${`${name}: ${ms} ms`}></span>`)}
+        </div>
+        <div class="row small">${phases.map(({ name, ms }, i) => html`<span key=${name} class="row phase-key"><i class="phase-${i % 6}"></i>${name} <span class="muted">${count(ms)} ms</span></span>`)}</div>
+      </div>`}
+      ${flow.quality?.length > 0 && html`<ul class="row">${flow.quality.map((rule, i) => html`<li key=${i}><${Badge} kind=${rule.failed || rule.dropped ? "warn" : "good"}>${rule.name ?? rule.rule ?? "rule"}: ${count(rule.failed ?? rule.dropped ?? 0)} failed${rule.passed !== undefined ? `, ${count(rule.passed)} passed` : ""}<//></li>`)}</ul>`}
+    </div>
+  </section>`;
+}
