@@ -56,17 +56,25 @@ class Selection:
         return self.where is not None or self.grep is not None or self.key is not None
 
     def may_take(self, message: Message) -> bool:
+        """`may_take_parts` of a message."""
+        return self.may_take_parts(message.key(), message.value(), bool(message.headers()))
+
+    def may_take_parts(self, key: bytes | None, value: bytes | None, has_headers: bool) -> bool:
         """False if the record is certainly not taken. Looks at key and value as they are."""
-        if self.key is not None and message.key() != self.key:
+        if self.key is not None and key != self.key:
             return False
-        if self.where is not None and not self.where.may_match(message.key(), message.value()):
+        if self.where is not None and not self.where.may_match(key, value):
             return False
-        return (
-            self.grep is None
-            or self.grep.in_bytes(message.value())
-            or self.grep.in_bytes(message.key())
-            or bool(message.headers())
-        )
+        return self.grep is None or has_headers or self.grep.in_bytes(value) or self.grep.in_bytes(key)
+
+    def may_take_of(self, section: bytes) -> bool:
+        """False if no record of a batch is taken. `section` holds the fields of all its records, each in one piece, so what a
+        field must have is in it too. Looks at many records at once, in C."""
+        if self.key is not None and self.key not in section:
+            return False
+        if self.where is not None and not self.where.may_match(section, section):
+            return False
+        return self.grep is None or self.grep.may_be_in(section)
 
     def takes(self, record: Incoming) -> bool:
         """The records that pass `may_take` are asked this."""
@@ -79,7 +87,7 @@ class Tally:
 
     records: int = 0
     size_bytes: int = 0
-    """Of values."""
+    """Of values; of a scan, of whole records."""
     taken: int = 0
 
     def add(self, messages: Sequence[Message]) -> None:

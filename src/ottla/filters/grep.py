@@ -14,9 +14,15 @@ class Grep:
         """FilterError if it is no regular expression."""
         self.pattern = pattern
         self._found = _finder(pattern, regex, ignore_case)
+        # An assertion (^, $, \\b, …) looks at what is beside it, which is another field where several are in one piece.
+        self._anywhere = not regex or not any(mark in pattern for mark in "^$\\")
 
     def in_bytes(self, data: bytes | None) -> bool:
         return data is not None and self._found(data)
+
+    def may_be_in(self, fields: bytes) -> bool:
+        """False if none of the fields, which are in one piece each, has it."""
+        return not self._anywhere or self._found(fields)
 
     def matches(self, record: Record) -> bool:
         """Whether the key, the value, or the name or value of a header has it."""

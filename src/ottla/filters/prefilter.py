@@ -1,7 +1,8 @@
 """Which bytes the key or the value of a record must have so that an expression can be true.
 
 `value.name == "Ada"` needs `name` and `Ada` in the value. A search then decodes only records that have them. Text inside JSON may
-be written with escapes (`\\u0041da`); these have a backslash, so a value with one always passes.
+be written with escapes (`\\u0041da`), so a value with what one begins with always passes. A search may also ask about the bytes
+of many records in one piece: if they do not pass, none of the records does.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from ottla.filters.functions import FUNCTIONS
@@ -17,6 +18,7 @@ from ottla.filters.values import number_of
 
 _PLAIN_PATTERN = re.compile(r"[\w \-:/@,;]+", re.ASCII)
 """Regular expressions that are the text they look for."""
+_SHORT_ESCAPED = re.compile(rb'[\x00-\x1f"\\/]')
 
 
 class Prefilter(Protocol):
@@ -31,20 +33,34 @@ class Always:
         return True
 
 
+def _escape(literal: bytes) -> bytes:
+    """What an escape begins with that may stand for a character of the literal in JSON. Only some have a short one (`\\n`): for
+    the others it is enough to look for `\\u`, which is seldom in bytes that are no text, as the lengths between records."""
+    return b"\\" if _SHORT_ESCAPED.search(literal) else b"\\u"
+
+
 @dataclass(frozen=True, slots=True)
 class InKey:
     literal: bytes
+    escape: bytes = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "escape", _escape(self.literal))
 
     def admits(self, key: bytes | None, value: bytes | None) -> bool:
-        return key is not None and (self.literal in key or b"\\" in key)
+        return key is not None and (self.literal in key or self.escape in key)
 
 
 @dataclass(frozen=True, slots=True)
 class InValue:
     literal: bytes
+    escape: bytes = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "escape", _escape(self.literal))
 
     def admits(self, key: bytes | None, value: bytes | None) -> bool:
-        return value is not None and (self.literal in value or b"\\" in value)
+        return value is not None and (self.literal in value or self.escape in value)
 
 
 @dataclass(frozen=True, slots=True)

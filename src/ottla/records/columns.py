@@ -384,26 +384,52 @@ class BatchReader:
                 return False
         return False
 
+    def next_section(self) -> tuple[BatchInfo, bytes] | None:
+        """The next batch that has rows, with its decompressed records. None if no whole one is left."""
+        while self.next_offset < self._end:
+            info = self._batch()
+            if info is None:
+                return None
+            section = records_section(self._buffer, info, DECOMPRESSED_BYTES_MAX) if self._has_rows(info) else b""
+            self._pass(info)
+            if section:
+                return info, section
+        return None
+
     def _read_batch(self, columns: Columns) -> bool:
+        info = self._batch()
+        if info is None:
+            return False
+        if self._has_rows(info):
+            columns.add_section(records_section(self._buffer, info, DECOMPRESSED_BYTES_MAX), info, self._start, self._end)
+        self._pass(info)
+        return True
+
+    def _batch(self) -> BatchInfo | None:
+        """The header of the batch at the position; None if no whole one is there."""
         buffer = self._buffer
         position = self._position
         if len(buffer) - position <= MAGIC_AT:
-            return False
+            return None
         size = int.from_bytes(buffer[position + LENGTH_AT : position + LOG_OVERHEAD], "big", signed=True) + LOG_OVERHEAD
         magic = buffer[position + MAGIC_AT]
         if magic != MAGIC_V2:
             raise MalformedInput(f"record batch of format {magic}: only format 2, of Kafka 0.11 and later, is read")
         if size > len(buffer) - position >= LOG_OVERHEAD:
-            return False  # the last one may be incomplete
+            return None  # the last one may be incomplete
         info = read_batch_header(buffer, position)
         if self._check_crc and not batch_crc_ok(buffer, info):
             raise MalformedInput(f"the record batch at offset {info.base_offset} is corrupt: its CRC is wrong")
+        return info
+
+    def _has_rows(self, info: BatchInfo) -> bool:
+        """To be asked once for each batch, in their order: it follows which producers abort."""
         wanted = info.record_count > 0 and info.last_offset >= self._start and info.base_offset < self._end
-        if not self._is_skipped(info) and wanted:
-            columns.add_section(records_section(buffer, info, DECOMPRESSED_BYTES_MAX), info, self._start, self._end)
-        self._position = position + info.size
+        return not self._is_skipped(info) and wanted
+
+    def _pass(self, info: BatchInfo) -> None:
+        self._position = info.position + info.size
         self.next_offset = max(self.next_offset, info.next_offset)
-        return True
 
     def _is_skipped(self, info: BatchInfo) -> bool:
         if self._read_committed:

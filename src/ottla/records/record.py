@@ -89,7 +89,11 @@ def read_records(buf: Buffer, info: BatchInfo, limit_bytes: int = DECOMPRESSED_B
     """All records of a batch. Offsets may have gaps, from compaction. MalformedInput if the record count is wrong."""
     if info.record_count == 0:
         return []
-    data = records_section(buf, info, limit_bytes)
+    return records_in(records_section(buf, info, limit_bytes), info)
+
+
+def records_in(data: bytes, info: BatchInfo) -> list[Record]:
+    """All records of a batch out of its decompressed section."""
     if info.record_count < 0 or info.record_count * walks.RECORD_BYTES_MIN > len(data):
         raise MalformedInput(f"a batch claims {info.record_count} records in {len(data)} bytes")
     records: list[Record] = []

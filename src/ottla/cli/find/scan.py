@@ -4,7 +4,9 @@ A chunk is read forward, as a log can only be. Newest first, the chunks of a par
 chunk is of the partition whose records come next; a record is yielded once no chunk that is left can have one before it, if
 timestamps grow within each partition (where they do not, only the order is less exact; nothing is left out).
 
-What was scanned is exact at any time, also when the caller stops early.
+Of a batch first all records together are looked at, as the bytes that they are; single records only where one may be taken.
+
+What was scanned is exact at any time, also when the caller stops early: `left` is what another scan must still read.
 """
 
 from __future__ import annotations
@@ -12,26 +14,27 @@ from __future__ import annotations
 import heapq
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.cli.connection import Connection
-from ottla.cli.consume import broker_away, incoming, next_messages, reader_properties
-from ottla.cli.failure import explain
+from ottla.cli.find.batches import FETCH_BYTES, BatchSource
 from ottla.cli.formats import Incoming
 from ottla.cli.positions import TopicIndex
 from ottla.cli.selection import Selection, Tally
-
-if TYPE_CHECKING:
-    from confluent_kafka import Message
+from ottla.records.batch import BatchInfo
+from ottla.records.record import records_in
+from ottla.types import TopicPartition
 
 CHUNK_RECORDS_FIRST = 2_000
 CHUNK_RECORDS_MAX = 100_000
 CHUNK_BYTES = 16 << 20
 """What a chunk should have, by the size of the records so far."""
-_BATCH_RECORDS = 10_000
-_SILENCE_S = 15.0
+WAITING_BYTES = 64 << 20
+"""What may wait for records before it, of all partitions."""
+_FETCH_BYTES_FIRST = 256 << 10
+_CREATE_TIME, _LOG_APPEND_TIME = "CreateTime", "LogAppendTime"
 
 
 @dataclass(slots=True)
@@ -71,6 +74,20 @@ class _Chunk:
     first_ms: int | None = None
     last_ms: int | None = None
 
+    def note_time(self, first_ms: int, last_ms: int) -> None:
+        """The times of records, in the order of the log."""
+        if self.first_ms is None:
+            self.first_ms = first_ms
+        self.last_ms = last_ms
+
+
+@dataclass(slots=True)
+class _Places:
+    """Which records of a partition wait, by their places in the scan: two heaps, of which one takes from the other."""
+
+    waiting: list[int] = field(default_factory=list)
+    gone: list[int] = field(default_factory=list)
+
 
 class Scan:
     def __init__(
@@ -81,28 +98,20 @@ class Scan:
         *,
         newest_first: bool,
         isolation: str = "read_committed",
+        yielded: Mapping[TopicIndex, Collection[int]] | None = None,
     ) -> None:
-        """`bounds` are the offsets to scan of each partition: [start, end)."""
-        self._connection = connection
+        """`bounds` are the offsets to scan of each partition: [start, end). Those in `yielded` are left out: see `left`."""
         self._selection = selection
+        self._yielded = {key: set(offsets) for key, offsets in (yielded or {}).items()}
         self._newest_first = newest_first
         self.tally = Tally()
         self.reaches = [
             Reach(*key, start, end, *((end, end) if newest_first else (start, start)))
             for key, (start, end) in sorted(bounds.items())
         ]
-        self._consumer = connection.consumer(
-            **{
-                **reader_properties(isolation),
-                # Records that retention deletes during the scan are skipped.
-                "auto.offset.reset": "earliest",
-                # A fetch that waits at the end of a partition would hold up the next chunk.
-                "fetch.wait.max.ms": 10,
-            },
-        )
-        self._next: tuple[TopicIndex, int] | None = None
-        """What the consumer delivers next."""
+        self._source = BatchSource(connection, isolation)
         self._waiting: list[tuple[float, str, int, int, Incoming]] = []
+        self._places: dict[TopicIndex, _Places] = {}
         self._started = time.monotonic()
         self.on_chunk: Callable[[Scan], None] = lambda scan: None
         """Called after each chunk."""
@@ -111,7 +120,7 @@ class Scan:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._consumer.close()
+        self._source.close()
 
     def __iter__(self) -> Iterator[Incoming]:
         while left := [reach for reach in self.reaches if not reach.complete]:
@@ -129,7 +138,39 @@ class Scan:
     def _released(self, safe: float) -> Iterator[Incoming]:
         while self._waiting and self._waiting[0][0] <= safe:
             self.tally.taken += 1
-            yield heapq.heappop(self._waiting)[-1]
+            record = heapq.heappop(self._waiting)[-1]
+            self._out_of_turn(record)
+            yield record
+
+    def left(self) -> dict[TopicIndex, tuple[int, int, list[int]]]:
+        """What of each partition is not yielded yet, for another scan: its start, its end, and offsets between them that are."""
+        waiting: dict[TopicIndex, list[int]] = {}
+        for *_, record in self._waiting:
+            waiting.setdefault((record.topic, record.partition), []).append(record.offset)
+        found = {}
+        for reach in self.reaches:
+            key = (reach.topic, reach.partition)
+            if self._newest_first:
+                start, end = reach.start, max([reach.done_from, *(offset + 1 for offset in waiting.get(key, ()))])
+            else:
+                start, end = min([reach.done_to, *waiting.get(key, ())]), reach.end
+            if start < end:
+                found[key] = (start, end, sorted(offset for offset in self._yielded.get(key, ()) if start <= offset < end))
+        return found
+
+    def _out_of_turn(self, record: Incoming) -> None:
+        """Remember a record that is yielded before one that waits and is nearer to the scan's begin, as where timestamps fall."""
+        key, place = (record.topic, record.partition), self._place(record)
+        places = self._places[key]
+        heapq.heappush(places.gone, place)
+        while places.gone and places.gone[0] == places.waiting[0]:
+            heapq.heappop(places.gone)
+            heapq.heappop(places.waiting)
+        if places.waiting and places.waiting[0] < place:
+            self._yielded.setdefault(key, set()).add(record.offset)
+
+    def _place(self, record: Incoming) -> int:
+        return -record.offset if self._newest_first else record.offset
 
     @property
     def complete(self) -> bool:
@@ -170,69 +211,68 @@ class Scan:
         if edge_ms is not None:
             reach.frontier = max(reach.frontier, self._order(edge_ms))
         reach.done_from, reach.done_to = min(reach.done_from, chunk.start), max(reach.done_to, chunk.end)
-        sign = -1 if self._newest_first else 1
+        places = self._places.setdefault((reach.topic, reach.partition), _Places())
         for record in chunk.found:
-            entry = (self._order(record.timestamp_ms), record.topic, record.partition, sign * record.offset, record)
-            heapq.heappush(self._waiting, entry)
+            place = self._place(record)
+            heapq.heappush(self._waiting, (self._order(record.timestamp_ms), record.topic, record.partition, place, record))
+            heapq.heappush(places.waiting, place)
 
     def _chunk_records(self, reach: Reach) -> int:
         """Small at first, so that the newest records are there at once; then larger, within a limit of bytes."""
         wanted = max(CHUNK_RECORDS_FIRST, 4 * (reach.done_to - reach.done_from))
-        fitting = CHUNK_BYTES * self.tally.records // max(1, self.tally.size_bytes)
+        # Where much is taken, a chunk of each partition may wait.
+        taken = self.tally.taken + len(self._waiting)
+        bytes_max = CHUNK_BYTES if taken * 100 < self.tally.records else min(CHUNK_BYTES, WAITING_BYTES // len(self.reaches))
+        fitting = bytes_max * self.tally.records // max(1, self.tally.size_bytes)
         return wanted if not self.tally.records else min(wanted, CHUNK_RECORDS_MAX, max(100, fitting))
 
     def _read(self, reach: Reach, chunk: _Chunk) -> None:
         """Read the offsets of the chunk. Compacted records, markers and aborted records have none."""
-        from confluent_kafka import KafkaError
+        yielded = self._yielded.get((reach.topic, reach.partition), ())
+        for info, section in self._source.read(
+            TopicPartition(reach.topic, reach.partition), chunk.start, chunk.end, self._fetch_bytes(chunk)
+        ):
+            whole = chunk.start <= info.base_offset and info.next_offset <= chunk.end
+            if whole:
+                chunk.note_time(info.max_timestamp if info.is_log_append_time else info.base_timestamp, info.max_timestamp)
+                self.tally.records += info.record_count
+                self.tally.size_bytes += len(section)
+                if not self._selection.may_take_of(section):
+                    continue
+            self._take(reach, chunk, info, section, yielded, counted=whole)
 
-        # librdkafka looks for a coordinator although no group is used.
-        passing = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError.GROUP_AUTHORIZATION_FAILED)
-        key = (reach.topic, reach.partition)
-        self._seek(key, chunk.start)
-        at = chunk.start
-        silent_since = time.monotonic()
-        while at < chunk.end:
-            messages = next_messages(self._consumer, min(_BATCH_RECORDS, chunk.end - at))
-            at = self._take([message for message in messages if message.error() is None], chunk, at)
-            for error in filter(None, (message.error() for message in messages)):
-                if error.code() == KafkaError._PARTITION_EOF:
-                    at, self._next = chunk.end, None
-                elif error.code() not in passing:
-                    raise explain(error, f"{reach.topic}-{reach.partition}")
-            if messages:
-                silent_since = time.monotonic()
-            elif time.monotonic() - silent_since > _SILENCE_S and self._connection.last_error is not None:
-                raise broker_away(self._connection)
-        if self._next is not None:
-            self._next = (key, at)
+    def _take(
+        self, reach: Reach, chunk: _Chunk, info: BatchInfo, section: bytes, yielded: Collection[int], *, counted: bool
+    ) -> None:
+        """Look at the records of a batch that are in the chunk."""
+        selection = self._selection
+        kind = _LOG_APPEND_TIME if info.is_log_append_time else _CREATE_TIME
+        for record in records_in(section, info):
+            if not chunk.start <= record.offset < chunk.end:
+                continue
+            if not counted:
+                chunk.note_time(record.timestamp, record.timestamp)
+                self.tally.records += 1
+                self.tally.size_bytes += len(record.key or b"") + len(record.value or b"")
+            if record.offset in yielded or not selection.may_take_parts(record.key, record.value, bool(record.headers)):
+                continue
+            timestamp_ms = record.timestamp if record.timestamp >= 0 else None
+            found = Incoming(
+                reach.topic,
+                reach.partition,
+                record.offset,
+                timestamp_ms,
+                "none" if timestamp_ms is None else kind,
+                record.key,
+                record.value,
+                record.headers,
+            )
+            if selection.takes(found):
+                chunk.found.append(found)
 
-    def _take(self, records: list[Message], chunk: _Chunk, at: int) -> int:
-        """Look at records, which are in order. Returns the offset behind them."""
-        if records and _offset(records[-1]) >= chunk.end:
-            # The chunk's last offsets have no records. What follows belongs to another chunk, which reads it again.
-            records = [record for record in records if _offset(record) < chunk.end]
-            at, self._next = chunk.end, None
-        if not records:
-            return at
-        self.tally.add(records)
-        chunk.last_ms = records[-1].timestamp()[1]
-        if chunk.first_ms is None:
-            chunk.first_ms = records[0].timestamp()[1]
-        for message in filter(self._selection.may_take, records):
-            record = incoming(message)
-            if self._selection.takes(record):
-                chunk.found.append(record)
-        return max(at, _offset(records[-1]) + 1)
-
-    def _seek(self, key: TopicIndex, offset: int) -> None:
-        from confluent_kafka import TopicPartition
-
-        if self._next != (key, offset):
-            self._consumer.assign([TopicPartition(*key, offset)])
-        self._next = (key, offset)
-
-
-def _offset(message: Message) -> int:
-    offset = message.offset()
-    assert offset is not None
-    return offset
+    def _fetch_bytes(self, chunk: _Chunk) -> int:
+        """Enough for the chunk and not much more, as far as the size of the records so far tells."""
+        if not self.tally.records:
+            return _FETCH_BYTES_FIRST
+        wanted = 2 * (chunk.end - chunk.start) * self.tally.size_bytes // self.tally.records
+        return min(FETCH_BYTES, max(_FETCH_BYTES_FIRST, wanted))
