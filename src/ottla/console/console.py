@@ -12,6 +12,8 @@ from ottla.cli.console.settings import ConsoleSettings
 from ottla.cli.profile.chosen import Chosen, in_use
 from ottla.console.access import Access
 from ottla.console.audit import Audit
+from ottla.console.records.masks import Masks
+from ottla.console.records.stream import Streams
 from ottla.console.watch import Watch
 from ottla.exporter.brokers import Brokers
 from ottla.exporter.cluster_reader import ClusterReader
@@ -38,6 +40,8 @@ class Console:
         self.watch = Watch(self.brokers, ClusterReader(self.brokers, time.time))
         self.access = Access(settings, self.connection)
         self.audit = Audit(self.connection, settings.audit_topic)
+        self.masks = Masks(settings.masks)
+        self.streams = Streams()
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.console.api import overview, session, topics
+from ottla.console.api import overview, records, session, topics
 from ottla.console.endpoint import Endpoint
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *session.ENDPOINTS,
     *overview.ENDPOINTS,
     *topics.ENDPOINTS,
+    *records.ENDPOINTS,
 )

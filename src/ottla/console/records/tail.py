@@ -1,0 +1,117 @@
+"""Records as they come. Shows at most so many a second, and says how many it left out."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import Any, Final
+
+from ottla.cli.connection import Connection
+from ottla.cli.consume import incoming, reader_properties
+from ottla.cli.failure import explain
+from ottla.console.records.documents import Showing
+from ottla.console.records.plan import Plan
+from ottla.console.records.stream import Outlet
+from ottla.console.sse import EVENT_S
+
+SHOWN_PER_EVENT: Final = 100
+_BATCH: Final = 2_000
+_POLL_S: Final = 0.1
+_QUEUE_KB: Final = 8 << 10
+"""What the client library holds in memory of records that nobody has taken."""
+
+
+def tail(connection: Connection, plan: Plan, showing: Showing, outlet: Outlet) -> None:
+    """Until the client goes away."""
+    from confluent_kafka import KafkaError, TopicPartition
+
+    bounds, notes = plan.bounds(connection)
+    consumer = connection.consumer(
+        **{
+            **reader_properties(plan.isolation),
+            # A record that retention deletes meanwhile is left out.
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": False,
+            "queued.max.messages.kbytes": _QUEUE_KB,
+            "fetch.message.max.bytes": 1 << 20,
+        }
+    )
+    passing = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError.GROUP_AUTHORIZATION_FAILED)
+    starts = {key: start for key, (start, _) in bounds.items()}
+    try:
+        consumer.assign([TopicPartition(*key, start) for key, start in sorted(starts.items())])
+        outlet.send(
+            "begin",
+            {
+                "partitions": [
+                    {"topic": topic, "partition": index, "start": start, "end": None}
+                    for (topic, index), start in sorted(starts.items())
+                ],
+                "notes": notes,
+                "order": "live",
+            },
+        )
+        rush = _Rush(showing, plan, outlet)
+        while True:
+            outlet.check()
+            messages = consumer.consume(_BATCH, _POLL_S)
+            for message in messages:
+                error = message.error()
+                if error is None:
+                    rush.records += 1
+                    if plan.selection.may_take(message) and plan.selection.takes(record := incoming(message)):
+                        rush.take(record)
+                elif error.code() not in passing:
+                    raise explain(error, f"{message.topic()}-{message.partition()}")
+            rush.tell()
+    finally:
+        consumer.close()
+
+
+class _Rush:
+    """The newest records since the last event."""
+
+    def __init__(self, showing: Showing, plan: Plan, outlet: Outlet) -> None:
+        self._showing = showing
+        self._plan = plan
+        self._outlet = outlet
+        self._newest: deque[Any] = deque(maxlen=SHOWN_PER_EVENT)
+        self._taken = self._skipped = self._skipped_total = self._found = 0
+        self._began_s = self._told_s = time.monotonic()
+        self._progress_s = 0.0
+        self.records = 0
+
+    def take(self, record: Any) -> None:
+        masks = self._showing.masks
+        if masks.of(record.topic) and not self._plan.selection.takes(masks.masked(record)):
+            return
+        self._taken += 1
+        self._newest.append(record)
+
+    def tell(self) -> None:
+        now_s = time.monotonic()
+        if now_s - self._told_s < EVENT_S or not (self._taken or now_s - self._progress_s >= 1.0):
+            return
+        self._told_s = now_s
+        if self._taken:
+            shown = sorted(self._newest, key=lambda each: each.timestamp_ms or 0)
+            skipped = self._taken - len(shown)
+            self._found += self._taken
+            self._outlet.send("records", {"records": [self._showing.document(each) for each in shown]})
+            self._newest.clear()
+            self._taken = 0
+            if skipped:
+                self._skipped_total += skipped
+                self._outlet.send("skipped", {"records": skipped, "total": self._skipped_total})
+        if now_s - self._progress_s >= 1.0:
+            self._progress_s = now_s
+            elapsed_s = max(now_s - self._began_s, 0.001)
+            self._outlet.send(
+                "progress",
+                {
+                    "found": self._found,
+                    "records": self.records,
+                    "elapsed_s": round(elapsed_s, 1),
+                    "records_per_s": round(self.records / elapsed_s),
+                },
+            )
