@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from bench.servers import Kafka, Ottla
-from ottla.exporter.brokers import Ask, Brokers
+from ottla.client.brokers import Ask, Brokers
 from ottla.exporter.cluster_reader import ClusterReader
 from ottla.exporter.service import Exporter
 from ottla.metrics import Counters

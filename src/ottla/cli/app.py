@@ -27,6 +27,7 @@ from ottla.cli.plan import plan
 from ottla.cli.produce import produce
 from ottla.cli.profile import command as profile
 from ottla.cli.reassign import command as reassign
+from ottla.cli.registry import registry
 from ottla.cli.secure import command as secure
 from ottla.cli.txn import command as txn
 from ottla.cli.verify_replicas.command import verify_replicas
@@ -112,6 +113,7 @@ app.add_typer(secure.app, name="secure")
 app.add("produce", changes=True)(produce)
 app.add("consume", changes=lambda options: options["group"] is not None)(consume)
 app.add("exporter")(exporter)
+app.add("registry")(registry)
 app.add_typer(generate.app, name="generate")
 app.add("find")(find)
 app.add_typer(pipeline.app, name="pipeline")

@@ -13,7 +13,7 @@ from ottla.cli.failure import EXIT_USAGE, Failure
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Properties, parse_pairs
 
 if TYPE_CHECKING:
-    from ottla.exporter.brokers import Brokers
+    from ottla.client.brokers import Brokers
     from ottla.exporter.filters import NameFilter
     from ottla.exporter.service import Exporter
 
@@ -62,13 +62,14 @@ def exporter(
 
 
 def _brokers(connection: Connection) -> Brokers:
+    from ottla.client.brokers import Brokers
     from ottla.client.security import InvalidOption
-    from ottla.exporter.brokers import Brokers
     from ottla.metrics import Counters
     from ottla.runtime.network import RealNetwork
 
     try:
-        return Brokers(RealNetwork(Counters()), split_servers(connection.bootstrap_servers), connection.security)
+        servers = split_servers(connection.bootstrap_servers)
+        return Brokers(RealNetwork(Counters()), servers, connection.security, client_id="ottla-exporter")
     except InvalidOption as error:
         raise Failure(f"invalid client property: {error}", exit_code=EXIT_USAGE) from None
 

@@ -4,7 +4,7 @@ Producing and consuming: `Producer` and `Consumer` are confluent-kafka's with in
 the same for asyncio, `EndToEndLatency` is a ready interceptor. They are imported, with confluent-kafka, on first use.
 
 Between brokers, tools and tests: `pipeline` matches requests and responses without I/O, `connection` puts it on a socket of the
-event loop.
+event loop; `brokers` opens one to each broker of a cluster when it is needed.
 
 Without an event loop, in Spark's workers: `blocking` finds leaders and coordinators and retries, over a `channel` to each broker;
 `offsets` and `transactions` are requests through it; `options` are its settings by Java's names.

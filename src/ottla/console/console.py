@@ -10,12 +10,12 @@ from collections.abc import AsyncIterator
 from ottla.cli.connection import Connection, split_servers
 from ottla.cli.console.settings import ConsoleSettings
 from ottla.cli.profile.chosen import Chosen, in_use
+from ottla.client.brokers import Brokers
 from ottla.console.access import Access
 from ottla.console.audit import Audit
 from ottla.console.records.masks import Masks
 from ottla.console.records.stream import Streams
 from ottla.console.watch import Watch
-from ottla.exporter.brokers import Brokers
 from ottla.exporter.cluster_reader import ClusterReader
 from ottla.metrics import Counters
 from ottla.runtime.network import RealNetwork

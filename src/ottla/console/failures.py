@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ottla.cli.failure import EXIT_USAGE, Failure, explain
+from ottla.client.brokers import BrokerFailed
 from ottla.errors import KafkaError
-from ottla.exporter.brokers import BrokerFailed
 
 STATUS_OF_CODE: Final = {
     "BAD_REQUEST": 400,

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.cli.failure import Failure
+from ottla.client.brokers import BrokerFailed
 from ottla.console.sse import EVENT_S, Event
 from ottla.console.watch import Watch
-from ottla.exporter.brokers import BrokerFailed
 
 Row = Mapping[str, Any]
 _CHANGE_S = 5.0

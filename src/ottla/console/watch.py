@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from ottla.exporter.brokers import BrokerFailed, Brokers
+from ottla.client.brokers import BrokerFailed, Brokers
 from ottla.exporter.cluster_reader import ClusterReader
 from ottla.exporter.consumption import Consumption, GroupProgress
 from ottla.exporter.reading import ClusterReading, Topic

@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
+from ottla.client.brokers import Ask, Brokers
 from ottla.errors import error_name
-from ottla.exporter.brokers import Ask, Brokers
 from ottla.exporter.filters import EVERYTHING, NameFilter
 from ottla.exporter.group_reader import read_groups
 from ottla.exporter.reading import BrokerNode, ClusterReading, Partition, Topic

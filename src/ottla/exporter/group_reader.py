@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
+from ottla.client.brokers import Ask, Brokers
 from ottla.coordinator.group.consumer_protocol import read_assignment
 from ottla.errors import ErrorCode, MalformedInput, error_name
-from ottla.exporter.brokers import Ask, Brokers
 from ottla.exporter.filters import NameFilter
 from ottla.exporter.reading import Group, Member
 from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest

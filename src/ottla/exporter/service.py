@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ottla import __version__
-from ottla.exporter.brokers import BrokerFailed
+from ottla.client.brokers import BrokerFailed
 from ottla.exporter.cluster_reader import ClusterReader
 from ottla.exporter.consumption import Consumption
 from ottla.exporter.exposition import Page, counter, gauge

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from ottla.client.brokers import BrokerFailed, Brokers, Unsupported
 from ottla.errors import error_name
-from ottla.exporter.brokers import BrokerFailed, Brokers, Unsupported
 from ottla.exporter.reading import ClusterReading
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+from ottla.client.brokers import Ask, Brokers
 from ottla.errors import error_name
-from ottla.exporter.brokers import Ask, Brokers
 from ottla.exporter.group_reader import chunks
 from ottla.exporter.reading import ClusterReading, TopicPartition, Transaction, Transactions
 from ottla.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest

@@ -130,7 +130,7 @@ class Broker:
                 stdout=log,
                 stderr=log,
                 pass_fds=[theirs.fileno()],
-                env=_environment(),
+                env=ottla_environment(),
                 # Its own session: Ctrl-C at the terminal is for the tests, which may need the broker to clean up.
                 start_new_session=True,
             )
@@ -271,7 +271,7 @@ def _text(value: Value) -> str:
     return ",".join(value)
 
 
-def _environment() -> dict[str, str]:
+def ottla_environment() -> dict[str, str]:
     """The environment of this process without settings for brokers (`OTTLA_*`), and with the Ottla that this process runs."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("OTTLA_")}
     root = str(Path(__file__).resolve().parents[2])

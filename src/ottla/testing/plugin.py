@@ -1,4 +1,4 @@
-"""The pytest plugin: a broker for the session, with or without security, and a topic for each test.
+"""The pytest plugin: a broker for the session, with or without security, a topic for each test, a schema registry.
 
 Override `ottla_broker_settings` in a conftest to give the broker settings:
 
@@ -20,6 +20,7 @@ import pytest
 
 if TYPE_CHECKING:
     from ottla.testing.broker import Broker
+    from ottla.testing.registry import Registry
 
 _TOPIC_LENGTH_MAX = 249
 
@@ -63,6 +64,15 @@ def ottla_topic(ottla_broker: Broker, request: pytest.FixtureRequest) -> Iterato
     yield name
     if ottla_broker.running:
         ottla_broker.delete_topic(name, if_exists=True)
+
+
+@pytest.fixture(scope="session")
+def ottla_registry(ottla_broker: Broker) -> Iterator[Registry]:
+    """A running schema registry on `ottla_broker` for the whole session; `.url` is its address. Needs `ottla[registry]`."""
+    from ottla.testing.registry import Registry
+
+    with Registry(ottla_broker) as registry:
+        yield registry
 
 
 def topic_name(test: str) -> str:

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from ottla.exporter.brokers import Brokers
+from ottla.client.brokers import Brokers
 from ottla.exporter.cluster_reader import ClusterReader
 from ottla.exporter.service import Exporter
 from ottla.metrics import Counters

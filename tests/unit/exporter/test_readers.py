@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ottla.exporter.brokers import Ask, BrokerFailed, Brokers, Unsupported
+from ottla.client.brokers import Ask, BrokerFailed, Brokers, Unsupported
 from ottla.exporter.cluster_reader import ClusterReader
 from ottla.exporter.filters import NameFilter
 from ottla.exporter.service import Exporter

@@ -392,8 +392,8 @@ PRODUCERS = document(
 
 
 async def get_topic_producers(console: Console, call: Call) -> Answer:
+    from ottla.client.brokers import Ask
     from ottla.errors import error_name
-    from ottla.exporter.brokers import Ask
     from ottla.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 
     name = call.path("topic")

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ottla.cli.failure import Failure
+from ottla.client.brokers import ANY_VERSION, Ask, Brokers, Versions
 from ottla.errors import error_name
-from ottla.exporter.brokers import ANY_VERSION, Ask, Brokers, Versions
 from ottla.exporter.reading import Topic
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 

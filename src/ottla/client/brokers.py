@@ -54,7 +54,7 @@ class Brokers:
         servers: Sequence[Address],
         security: ClientSecurity = PLAINTEXT,
         *,
-        client_id: str = "ottla-exporter",
+        client_id: str = "ottla",
         timeout_s: float = 30.0,
     ) -> None:
         """InvalidOption if `security` names a store that cannot be read."""

@@ -1,0 +1,148 @@
+"""A registry on a port: builds the parts, reads the log, opens the port, and ends them in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import uvicorn
+
+from ottla.client.blocking import BrokerAway
+from ottla.client.brokers import BrokerFailed, Brokers
+from ottla.client.options import ClientOptions
+from ottla.errors import KafkaError
+from ottla.metrics import Counters
+from ottla.registry.election import GROUP_ID, Identity
+from ottla.registry.http.app import App
+from ottla.registry.http.forwarding import Forwarder
+from ottla.registry.log_reader import LogReader
+from ottla.registry.log_writer import LogWriter
+from ottla.registry.membership import REBALANCE_TIMEOUT_MS, Membership
+from ottla.registry.partition import Partition, WrongTopic, ensure_topic
+from ottla.registry.service import Registry
+from ottla.registry.state import State
+from ottla.registry.workers import Workers
+from ottla.runtime.network import RealNetwork
+
+TOPIC: Final = "_schemas"
+_READ_TIMEOUT_S: Final = 600.0
+_CLIENT_ID: Final = "ottla-registry"
+_CONNECTIONS_MAX: Final = 1000
+_LEAVE_S: Final = 1
+
+logger = logging.getLogger("ottla.registry")
+
+
+class StartupError(Exception):
+    """The registry cannot start. The message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    kafka: ClientOptions
+    identity: Identity
+    topic: str = TOPIC
+    group_id: str = GROUP_ID
+
+
+async def serve(settings: Settings, sock: socket.socket, owner: socket.socket | None = None) -> None:
+    """Serve until SIGTERM, SIGINT, or the other end of `owner` closes, which hears when the port is open. StartupError."""
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    if owner is not None:
+        loop.add_reader(owner, lambda: stopped.set() if _has_ended(owner) else None)
+    is_open = asyncio.Event()
+    serving = loop.create_task(_serve(settings, sock, owner, stopped, is_open))
+    stopping = loop.create_task(stopped.wait())
+    await asyncio.wait([stopping, serving], return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not is_open.is_set():
+        serving.cancel()  # it may wait for a broker for long
+    with contextlib.suppress(asyncio.CancelledError):
+        await serving
+
+
+async def _serve(
+    settings: Settings, sock: socket.socket, owner: socket.socket | None, stopped: asyncio.Event, is_open: asyncio.Event
+) -> None:
+    network = RealNetwork(Counters())
+    kafka = settings.kafka
+
+    def partition(timeout_s: float) -> Partition:
+        brokers = Brokers(network, kafka.servers, kafka.security, client_id=_CLIENT_ID, timeout_s=timeout_s)
+        return Partition(brokers, settings.topic)
+
+    partitions = reading, writing, joining = partition(30), partition(30), partition(REBALANCE_TIMEOUT_MS / 1000 + 10)
+    state = State()
+    registry: Registry | None = None
+    began_s = time.monotonic()
+    try:
+        cluster_id = await asyncio.to_thread(ensure_topic, kafka, settings.topic)
+        reader = LogReader(reading, state)
+        writer = LogWriter(writing, f"{settings.topic}-registry")
+        registry = Registry(state, reader, writer, Workers(), cluster_id=cluster_id, group_id=settings.group_id)
+        await registry.start(Membership(joining, settings.group_id, settings.identity, registry.on_assigned), _READ_TIMEOUT_S)
+        count = sum(1 for _ in state)
+        logger.info("Read %d schema versions of %s in %.1f s", count, settings.topic, time.monotonic() - began_s)
+        config = uvicorn.Config(
+            App(registry, Forwarder()),
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            limit_concurrency=_CONNECTIONS_MAX,
+            timeout_graceful_shutdown=_LEAVE_S,
+            ws="none",
+            http="h11",
+        )
+        server = _Server(config)
+        is_open.set()
+        logger.info("Schema registry at %s", settings.identity.url)
+        if owner is not None:
+            owner.sendall(f"{settings.identity.url}\n".encode())
+        leaving = asyncio.create_task(_leave(server, stopped))
+        try:
+            await server.serve(sockets=[sock])
+        finally:
+            leaving.cancel()
+    except WrongTopic as error:
+        raise StartupError(str(error)) from None
+    except (BrokerAway, BrokerFailed) as error:
+        raise StartupError(f"no broker answers: {error}") from None
+    except KafkaError as error:
+        raise StartupError(f"topic {settings.topic}: {error}") from None
+    except TimeoutError:
+        raise StartupError(f"topic {settings.topic} was not read to its end in {_READ_TIMEOUT_S:.0f} s") from None
+    finally:
+        if registry is not None:
+            await registry.close()
+        for each in partitions:
+            each.close()
+
+
+async def _leave(server: uvicorn.Server, stopped: asyncio.Event) -> None:
+    await stopped.wait()
+    server.should_exit = True
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """`serve` handles the signals: uvicorn would raise them again after its end."""
+        yield
+
+
+def _has_ended(owner: socket.socket) -> bool:
+    try:
+        return not owner.recv(4096)
+    except OSError:
+        return True

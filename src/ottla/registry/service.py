@@ -1,0 +1,381 @@
+"""A registry: its state, the log behind it, and who leads. Reads are answered from the state, writes go through the log.
+
+Invariants
+1. Only the leader writes, one write at a time, each decided by a state that has applied everything before it.
+2. Leadership is confirmed before each write; a leader that lost it meanwhile is fenced by the log (`log_writer`).
+3. A write is answered when the own reader has applied it. If its outcome is unknown, that is an error, and settled before the
+   next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeVar
+
+from ottla.registry import changes, errors, subjects
+from ottla.registry.changes import Change
+from ottla.registry.election import Assignment, Identity
+from ottla.registry.log_format import NOOP, Document, LogKey, LogRecord, SchemaVersion, key_bytes
+from ottla.registry.log_reader import LogReader
+from ottla.registry.log_writer import Fenced, LogWriter, TooLarge, WriteFailed
+from ottla.registry.membership import Membership
+from ottla.registry.references import resolve, text_of
+from ottla.registry.state import State, guid_of
+from ottla.registry.workers import Workers
+from ottla.schemas.compatibility import Conflict, compared
+from ottla.schemas.model import Reference
+from ottla.schemas.work import Described, SchemaText
+
+T = TypeVar("T")
+
+WRITE_TIMEOUT_S: Final = 30.0
+LEADER_TIMEOUT_S: Final = 15.0
+"""How long a write waits for a leader: longer than a rebalance of the group."""
+_IDLE_MAX_S: Final = 3600.0
+"""A writer that was idle so long begins anew: brokers forget producers."""
+_CANONICAL_MAX: Final = 100_000
+_DESCRIBED_MAX: Final = 2_000
+_CACHED_TEXT_MAX: Final = 16 << 10
+
+logger = logging.getLogger("ottla.registry")
+
+
+class NotLeading(Exception):
+    """This registry does not lead, and nothing was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaRequest:
+    """A schema as a client sends it. An id below 0 and a version below 1 are for the registry to choose."""
+
+    schema_type: str
+    text: str
+    references: tuple[Reference, ...] = ()
+    metadata: Document | None = None
+    rule_set: Document | None = None
+    id: int = -1
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a schema may follow the versions of a subject."""
+
+    level: str
+    conflicts: tuple[tuple[SchemaVersion, Conflict], ...]
+
+
+class Registry:
+    def __init__(
+        self, state: State, reader: LogReader, writer: LogWriter, workers: Workers, *, cluster_id: str, group_id: str
+    ) -> None:
+        self.state = state
+        self.cluster_id = cluster_id
+        self.group_id = group_id
+        self._reader = reader
+        self._writer = writer
+        self._workers = workers
+        self._membership: Membership | None = None
+        self._assignment: Assignment | None = None
+        self._assigned = asyncio.Condition()
+        self._writing = asyncio.Lock()
+        self._last_write_s = 0.0
+        self._canonical: OrderedDict[tuple[bytes, str], bytes | None] = OrderedDict()
+        """By the GUID and type of a schema in the log: its GUID with our canonical text; None if it does not parse."""
+        self._described: OrderedDict[tuple[SchemaText, bool], Described] = OrderedDict()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self, membership: Membership, read_timeout_s: float) -> None:
+        """Read the log to its end, then join the others. TimeoutError."""
+        self._tasks.append(asyncio.create_task(self._reader.run()))
+        await self._reader.reach(await self._reader.end(), read_timeout_s)
+        self._membership = membership
+        self._tasks.append(asyncio.create_task(membership.run()))
+
+    async def close(self) -> None:
+        async with self._writing:
+            if self._membership is not None:
+                await self._membership.leave()
+        for task in self._tasks:
+            task.cancel()
+        for task in self._tasks:
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        await self._workers.close()
+
+    # Who leads
+
+    def on_assigned(self, assignment: Assignment | None) -> None:
+        self._assignment = assignment
+        if assignment is None or not self.leads:
+            self._writer.stop()
+        if assignment is not None:
+            logger.info(
+                "The leader is %s%s", assignment.leader and assignment.leader.url, ", this registry" if self.leads else ""
+            )
+        asyncio.get_running_loop().create_task(self._tell_assigned())
+
+    async def _tell_assigned(self) -> None:
+        async with self._assigned:
+            self._assigned.notify_all()
+
+    @property
+    def leads(self) -> bool:
+        return (
+            self._assignment is not None
+            and self._membership is not None
+            and self._assignment.member_id == self._membership.member_id
+        )
+
+    async def leader(self) -> Identity | None:
+        """Who takes writes: None if it is this registry. Waits for an election. RegistryError if there is no leader."""
+        try:
+            async with asyncio.timeout(LEADER_TIMEOUT_S), self._assigned:
+                await self._assigned.wait_for(lambda: self._assignment is not None and self._assignment.leader is not None)
+        except TimeoutError:
+            raise errors.no_leader(
+                "No registry leads; is the Kafka cluster reachable, and may this user join the group?"
+            ) from None
+        assert self._assignment is not None
+        return None if self.leads else self._assignment.leader
+
+    # Schemas
+
+    async def find(self, subject: str, request: SchemaRequest, *, normalize: bool, deleted: bool) -> SchemaVersion | None:
+        """The version of the subject that is this schema."""
+        if not self.state.has_subject(subject, deleted=deleted):
+            return None
+        schema = await self._canonical_schema(subject, self._completed(subject, request), normalize)
+        found = await self._registered(schema, deleted=deleted)
+        if found is not None or schema.metadata is not None or schema.rule_set is not None:
+            return found
+        latest = self.state.latest(subject)
+        if latest is None or (latest.metadata is None and latest.rule_set is None):
+            return None
+        return await self._registered(replace(schema, metadata=latest.metadata, rule_set=latest.rule_set), deleted=deleted)
+
+    async def register(self, subject: str, request: SchemaRequest, *, normalize: bool) -> SchemaVersion:
+        """Register a schema. NotLeading: nothing was written."""
+        changes.check_may_register(self.state, subject, with_id=request.id >= 0)
+        while True:
+            async with self._writing:
+                await self._prepare_write()
+            schema = await self._canonical_schema(subject, self._completed(subject, request), normalize)
+            basis = self._basis(schema)
+            if not changes.imports(self.state, subject):
+                known = await self._registered(schema, deleted=False)
+                if known is not None and schema.version in (0, -1, known.version):
+                    return known
+                verdict = await self.verdict(schema, self.state.versions(subject))
+                if verdict.conflicts:
+                    raise errors.incompatible(subject, conflict_text(verdict))
+            async with self._writing:
+                await self._prepare_write()
+                if self._basis(schema) == basis:
+                    changes.check_may_register(self.state, subject, with_id=request.id >= 0)
+                    new = await self._write(changes.register(self.state, schema))
+                    self._remember_canonical(new, guid_of(new).bytes)
+                    return new
+            # Somebody changed the subject meanwhile: compare with what it has now.
+
+    async def compare(
+        self, subject: str, request: SchemaRequest, earlier: Sequence[SchemaVersion], *, normalize: bool
+    ) -> Verdict:
+        """Whether a schema may follow these versions, by the level of the subject."""
+        return await self.verdict(await self._canonical_schema(subject, self._completed(subject, request), normalize), earlier)
+
+    async def verdict(self, schema: SchemaVersion, earlier: Sequence[SchemaVersion]) -> Verdict:
+        level = self.state.level(schema.subject)
+        parsing = await self._parsing(earlier)
+        if not compared(level, len(parsing)):
+            return Verdict(level, ())
+        texts = [text_of(self.state, each) for each in parsing]
+        found: list[Conflict] = await self._workers.run("check", level, text_of(self.state, schema), texts)
+        return Verdict(level, tuple((parsing[each.position], each) for each in found))
+
+    async def formatted(self, version: SchemaVersion, form: str) -> str:
+        """The text of a version in the format of a request."""
+        if not form.strip():
+            return version.text
+        text: str = await self._workers.run("formatted", text_of(self.state, version), form)
+        return text
+
+    def _completed(self, subject: str, request: SchemaRequest) -> SchemaRequest:
+        """A request without a schema means that of the latest version."""
+        if request.text.strip():
+            return request
+        latest = self.state.latest(subject)
+        if latest is None:
+            raise errors.invalid_schema("Empty schema")
+        return replace(request, schema_type=latest.schema_type, text=latest.text, references=latest.references)
+
+    async def _canonical_schema(self, subject: str, request: SchemaRequest, normalize: bool) -> SchemaVersion:
+        normalize = normalize or self.state.config_in_scope(subject).get("normalize") is True
+        text = SchemaText(request.schema_type, request.text, resolve(self.state, subject, request.references))
+        described = self._described.get((text, normalize))
+        if described is None:
+            described = await self._workers.run("describe", text, normalize)
+            assert described is not None
+            if len(text.text) <= _CACHED_TEXT_MAX:
+                _remember(self._described, (text, normalize), described, _DESCRIBED_MAX)
+        return SchemaVersion(
+            subject,
+            request.version,
+            request.id,
+            described.schema_type,
+            described.canonical,
+            request.references,
+            metadata=request.metadata,
+            rule_set=request.rule_set,
+        )
+
+    async def _registered(self, schema: SchemaVersion, *, deleted: bool) -> SchemaVersion | None:
+        """The version of the subject that is this schema, also if another registry stored it with other blanks."""
+        found = changes.registered(self.state, schema, deleted=deleted)
+        if found is not None:
+            return found
+        versions = self.state.versions(schema.subject, deleted=deleted)
+        alike = [each for each in versions if each.schema_type == schema.schema_type]
+        guid = guid_of(schema).bytes
+        for each in reversed(await self._parsing(alike)):
+            if self._canonical.get(_content_key(each)) == guid:
+                return each
+        return None
+
+    async def _parsing(self, versions: Sequence[SchemaVersion]) -> list[SchemaVersion]:
+        """Those that parse. The others came from another registry; they are named once."""
+        unknown = [each for each in versions if _content_key(each) not in self._canonical]
+        if unknown:
+            texts = [_text_or_nothing(self.state, each) for each in unknown]
+            described: list[Described | None] = await self._workers.run("describe_all", texts)
+            for version, found in zip(unknown, described, strict=True):
+                if found is None:
+                    logger.warning(
+                        "Subject %s version %d (id %d) does not parse: it is left out of compatibility checks",
+                        version.subject,
+                        version.version,
+                        version.id,
+                    )
+                    self._remember_canonical(version, None)
+                else:
+                    self._remember_canonical(version, guid_of(replace(version, text=found.canonical)).bytes)
+        return [each for each in versions if self._canonical.get(_content_key(each)) is not None]
+
+    def _remember_canonical(self, version: SchemaVersion, guid: bytes | None) -> None:
+        _remember(self._canonical, _content_key(version), guid, _CANONICAL_MAX)
+
+    def _basis(self, schema: SchemaVersion) -> object:
+        """What a verdict depends on. Another one needs another verdict."""
+        state, subject = self.state, schema.subject
+        versions = [(each.version, each.id) for each in state.versions(subject)]
+        return versions, state.level(subject), state.mode_in_scope(subject), resolve(state, subject, schema.references)
+
+    # Other writes. NotLeading: nothing was written.
+
+    async def delete_version(self, subject: str, number: int, *, permanent: bool) -> int:
+        return await self._decide(lambda: changes.delete_version(self.state, subject, number, permanent=permanent))
+
+    async def delete_subject(self, subject: str, *, permanent: bool) -> list[int]:
+        return await self._decide(lambda: changes.delete_subject(self.state, subject, permanent=permanent))
+
+    async def delete_context(self, context: str) -> None:
+        return await self._decide(lambda: changes.delete_context(self.state, context))
+
+    async def set_config(self, subject: str | None, fields: Mapping[str, Any]) -> dict[str, Any]:
+        return await self._decide(lambda: changes.set_config(self.state, subject, fields))
+
+    async def delete_config(self, subject: str | None) -> dict[str, Any]:
+        return await self._decide(lambda: changes.delete_config(self.state, subject))
+
+    async def set_mode(self, subject: str | None, mode: str, *, force: bool) -> str:
+        return await self._decide(lambda: changes.set_mode(self.state, subject, mode, force=force))
+
+    async def delete_mode(self, subject: str | None, *, recursive: bool) -> str | None:
+        return await self._decide(lambda: changes.delete_mode(self.state, subject, recursive=recursive))
+
+    async def _decide(self, decide: Callable[[], Change[T]]) -> T:
+        async with self._writing:
+            await self._prepare_write()
+            return await self._write(decide())
+
+    # The log
+
+    async def _prepare_write(self) -> None:
+        """Make sure that this registry leads, and that its state has everything in the log."""
+        if not self.leads or self._membership is None or not await self._membership.confirm():
+            self._writer.stop()
+            raise NotLeading
+        if not self._writer.has_begun or time.monotonic() - self._last_write_s > _IDLE_MAX_S:
+            try:
+                await self._writer.begin(WRITE_TIMEOUT_S)
+            except WriteFailed as error:
+                raise errors.store_failed(str(error)) from None
+            # With this record in the log no other writer can append: what is before it is all there is.
+            await self._append([(key_bytes(LogKey(NOOP)), None)])
+
+    async def _write(self, change: Change[T]) -> T:
+        if change.records:
+            await self._append(change.records)
+        return change.answer
+
+    async def _append(self, records: Sequence[LogRecord]) -> None:
+        try:
+            end = await self._writer.append(records, WRITE_TIMEOUT_S)
+            await self._reader.reach(end, WRITE_TIMEOUT_S)
+        except Fenced:
+            raise errors.store_failed("Another registry leads now; try again") from None
+        except TooLarge as error:
+            raise errors.too_large(f"The topic does not take so large a schema: {error}") from None
+        except WriteFailed as error:
+            raise errors.timed_out(f"The write may have happened or not; try again: {error}") from None
+        except TimeoutError:
+            self._writer.stop()
+            raise errors.timed_out("The write is in the log, but was not read back in time; try again") from None
+        self._last_write_s = time.monotonic()
+
+
+def conflict_text(verdict: Verdict) -> str:
+    return f"[{', '.join(conflict_messages(verdict))}]"
+
+
+def conflict_messages(verdict: Verdict) -> list[str]:
+    """One message for each conflict, then the version and the level, in the form that clients print."""
+    messages = []
+    for _, conflict in verdict.conflicts:
+        found = conflict.incompatibility
+        at = f" at {found.path}" if found.path else ""
+        messages.append(f"{{errorType:'{found.rule}', description:'{found.message}{at}', additionalInfo:'{found.remedy}'}}")
+    if verdict.conflicts:
+        earlier = verdict.conflicts[0][0]
+        messages.append(f"{{oldSchemaVersion: {earlier.version}}}")
+        messages.append(f"{{oldSchema: '{earlier.text}'}}")
+        messages.append(f"{{compatibility: '{verdict.level}'}}")
+    return messages
+
+
+def _content_key(version: SchemaVersion) -> tuple[bytes, str]:
+    return guid_of(version).bytes, subjects.context_of(version.subject) + version.schema_type
+
+
+def _text_or_nothing(state: State, version: SchemaVersion) -> SchemaText:
+    """A version for a worker. Without what it references if that is missing: then it does not parse."""
+    try:
+        return text_of(state, version)
+    except errors.RegistryError:
+        return SchemaText(version.schema_type, version.text)
+
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def _remember(cache: OrderedDict[K, V], key: K, value: V, entries_max: int) -> None:
+    cache[key] = value
+    if len(cache) > entries_max:
+        cache.popitem(last=False)

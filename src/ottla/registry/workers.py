@@ -1,0 +1,117 @@
+"""Worker processes for schemas, each with a time limit (SR11): a hostile schema ends a process, never the registry.
+
+Processes are started when they are needed and kept. One that takes too long is killed; the next request starts another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import pickle
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from ottla.registry import errors
+from ottla.registry.worker import DONE, INVALID
+
+WORKERS: Final = 2
+TIME_LIMIT_S: Final = 5.0
+START_TIME_LIMIT_S: Final = 60.0
+"""For the first request of a process: on a busy machine its imports take long."""
+_FRAME_BYTES_MAX: Final = 256 << 20
+
+logger = logging.getLogger("ottla.registry")
+
+
+class Workers:
+    def __init__(self, count: int = WORKERS, time_limit_s: float = TIME_LIMIT_S) -> None:
+        self._time_limit_s = time_limit_s
+        self._all = [_Worker() for _ in range(count)]
+        self._free: asyncio.LifoQueue[_Worker] = asyncio.LifoQueue()
+        for worker in self._all:
+            self._free.put_nowait(worker)
+
+    async def run(self, name: str, *arguments: object) -> Any:
+        """The result of a function of `schema_work`. RegistryError if a schema is invalid, too large or takes too long."""
+        worker = await self._free.get()
+        try:
+            return await self._ask(worker, name, arguments)
+        finally:
+            self._free.put_nowait(worker)
+
+    async def _ask(self, worker: _Worker, name: str, arguments: tuple[object, ...]) -> Any:
+        limit_s = self._time_limit_s if worker.is_warm else START_TIME_LIMIT_S
+        try:
+            async with asyncio.timeout(limit_s):
+                answer = await worker.ask(name, arguments)
+        except TimeoutError:
+            await worker.kill()
+            raise errors.invalid_schema(f"the schema takes longer than {limit_s:g} s to check") from None
+        except (OSError, EOFError):
+            await worker.kill()
+            raise errors.invalid_schema("the schema ended the process that checks it") from None
+        except asyncio.CancelledError:
+            await worker.kill()  # its answer would be taken for that of the next request
+            raise
+        if answer[0] == DONE:
+            return answer[1]
+        if answer[0] == INVALID:
+            raise (errors.too_large if answer[2] else errors.invalid_schema)(answer[1])
+        logger.error("Checking a schema failed; please report this:\n%s", answer[1])
+        raise errors.invalid_schema("the schema cannot be checked: see the registry's log")
+
+    async def close(self) -> None:
+        for worker in self._all:
+            await worker.kill()
+
+
+class _Worker:
+    def __init__(self) -> None:
+        self._process: asyncio.subprocess.Process | None = None
+        self.is_warm = False
+
+    async def ask(self, name: str, arguments: tuple[object, ...]) -> tuple[Any, ...]:
+        if self._process is None:
+            self._process = await _start()
+        reading, writing = self._process.stdout, self._process.stdin
+        assert reading is not None
+        assert writing is not None
+        data = pickle.dumps((name, arguments))
+        writing.write(len(data).to_bytes(4, "big") + data)
+        await writing.drain()
+        size = int.from_bytes(await reading.readexactly(4), "big")
+        if size > _FRAME_BYTES_MAX:
+            raise EOFError
+        answer: tuple[Any, ...] = pickle.loads(await reading.readexactly(size))
+        self.is_warm = True
+        return answer
+
+    async def kill(self) -> None:
+        process, self._process = self._process, None
+        self.is_warm = False
+        if process is not None:
+            if process.returncode is None:
+                try:
+                    process.kill()
+                except ProcessLookupError:
+                    pass
+            await process.wait()
+
+
+_SOURCES: Final = str(Path(__file__).resolve().parents[2])
+
+
+async def _start() -> asyncio.subprocess.Process:
+    paths = os.pathsep.join(filter(None, [_SOURCES, os.environ.get("PYTHONPATH")]))
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-P",
+        "-m",
+        "ottla.registry.worker",
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": paths},
+        start_new_session=True,
+    )
