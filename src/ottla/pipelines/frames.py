@@ -38,8 +38,8 @@ class Frames:
     project: Project
     plan: Plan
     starting: dict[str, str] = field(default_factory=dict)
-    records: Callable[[Source], DataFrame] | None = None
-    """The rows of a source, in place of those of its topics (`reading.rows`)."""
+    given: Callable[[Source | Files], DataFrame | None] | None = None
+    """The rows of an input, in place of those of its topics (`reading.rows`) or files. None: those."""
 
     def result(self, flow: Flow) -> DataFrame:
         """The DataFrame that the flow's function or query makes of its inputs. PipelineError at the user's line.
@@ -88,7 +88,13 @@ class Frames:
 
         `raw` gives the raw records of a source, as a batch.
         """
-        frames = replace(self, records=lambda source: reading.traced_rows(raw(source), source))
+
+        def given(node: Source | Files) -> DataFrame | None:
+            if isinstance(node, Source):
+                return reading.traced_rows(raw(node), node)
+            return self.given(node) if self.given is not None else None
+
+        frames = replace(self, given=given)
         return traced(expectations.refused(frames.result(flow), flow), reading.RECORD)
 
     def is_traceable(self, flow: Flow) -> bool:
@@ -98,23 +104,24 @@ class Frames:
         return self.unmet_with_records(flow, lambda source: self.spark.createDataFrame([], schema_of(reading.RAW))) is not None
 
     def _input(self, node: Node) -> DataFrame:
+        if isinstance(node, Flow):
+            if node.to is None:
+                return expectations.accepted(self.result(node), node)
+            node = self.read_back(node)
+        if self.given is not None and (found := self.given(node)) is not None:
+            return found
         if isinstance(node, Files):
             if any(isinstance(flow.to, Table) and same_path(flow.to.path, node.path) for flow in self.plan.flows):
                 # A flow of this pipeline writes these files. Before its first batch there is no directory, and Spark wants one.
                 FileSystem(self.spark, node.path).make_directory(node.path)
             return reading.files(self.spark, node)
-        if isinstance(node, Flow) and node.to is None:
-            return expectations.accepted(self.result(node), node)
-        source = node if isinstance(node, Source) else self.read_back(node)
-        if self.records is not None:
-            return self.records(source)
-        options = reading.options_of(source, kafka_options(self.project), self.starting.get(source.name))
+        options = reading.options_of(node, kafka_options(self.project), self.starting.get(node.name))
         try:
             # Spark would report it when the query starts, without the place.
             check_stream(source_options(options))
         except InvalidOption as error:
-            raise PipelineError(f"source {source.name!r}: {error}", source.place) from None
-        return reading.stream(self.spark, source, options)
+            raise PipelineError(f"source {node.name!r}: {error}", node.place) from None
+        return reading.stream(self.spark, node, options)
 
 
 def check(spark: SparkSession, project: Project, plan: Plan) -> dict[str, DataFrame]:

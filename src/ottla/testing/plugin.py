@@ -1,4 +1,5 @@
-"""The pytest plugin: a broker for the session, with or without security, a topic for each test, a schema registry.
+"""The pytest plugin: a broker for the session, with or without security, a topic for each test, a schema registry, a Spark
+session.
 
 Override `ottla_broker_settings` in a conftest to give the broker settings:
 
@@ -19,6 +20,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from ottla.testing.broker import Broker
     from ottla.testing.registry import Registry
 
@@ -53,6 +56,15 @@ def ottla_secure_broker(ottla_broker_settings: Mapping[str, Any], ottla_security
 
     with Broker(ottla_broker_settings, security=ottla_security) as broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def ottla_spark() -> Iterator[SparkSession]:
+    """A Spark session of this machine for the whole session: what `ottla.testing.run_flow` uses. It starts in seconds, once."""
+    from ottla.testing.flows import small_spark
+
+    with small_spark() as spark:
+        yield spark
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""`ottla pipeline`: init, check, run, status, reset, forget."""
+"""`ottla pipeline`: init, check, test, run, status, reset, forget."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ottla.pipelines.graph import Plan
     from ottla.pipelines.project import Project
 
-app = Commands(help="Pipelines on Spark: init, check, run, status, reset, forget.", no_args_is_help=True)
+app = Commands(help="Pipelines on Spark: init, check, test, run, status, reset, forget.", no_args_is_help=True)
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The Python file of the pipeline.")]
 Settings = Annotated[
@@ -161,6 +161,45 @@ def run(
             note(f"pipeline {project.name}: starting Spark on {project.master}")
         with spark_session(project, ship=project.ship) as spark:
             run_flows(spark, project, plan, once=once, json_output=json_output)
+
+
+@app.add("test")
+def run_cases(
+    file: File,
+    case: Annotated[list[str] | None, typer.Option("--case", metavar="NAME", help="Only this case (repeatable).")] = None,
+    update: Annotated[bool, typer.Option("--update", help="Write what comes out as what is expected.")] = False,
+    settings: Settings = None,
+    conf: Conf = None,
+    json_output: Json = False,
+) -> None:
+    """Run a pipeline on the rows of its cases and compare what it makes. Needs no broker.
+
+    The cases of orders.py are the directories in orders.tests: rows in SOURCE.jsonl, what should come of them in
+    expected/FLOW.jsonl.
+    """
+    project, plan = _loaded(file, settings, conf)
+    with _explained():
+        from ottla.pipelines import trial_cases
+        from ottla.testing.flows import small_spark
+
+        found = trial_cases.cases(file, case or ())
+        with small_spark(project.conf) as spark:
+            outcomes = [trial_cases.run(spark, plan, each, update=update) for each in found]
+    failed = [each.case for each in outcomes if each.differences]
+    if json_output:
+        print_document({"pipeline": project.name, "cases": [asdict(each) for each in outcomes]})
+    else:
+        for outcome in outcomes:
+            rows = ", ".join(f"{name} {counted(count, 'row')}" for name, count in outcome.rows.items())
+            print(f"{'differs' if outcome.differences else 'written' if update else 'ok':8}{outcome.case}: {rows}")
+            for name, lines in outcome.differences.items():
+                print(f"  {name}: - expected, + found")
+                for line in lines:
+                    print(f"    {line}")
+    if failed:
+        raise Failure(
+            f"{len(failed)} of {counted(len(outcomes), 'case')} differ: {', '.join(failed)}", "--update accepts what was found"
+        )
 
 
 @app.add("status")
