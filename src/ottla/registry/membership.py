@@ -2,7 +2,8 @@
 
 1. `run` joins, and joins again whenever the group rebalances or forgot this member. It ends only when it is cancelled.
 2. `on_assigned` hears of every assignment. Between two generations there is no leader.
-3. `confirm` says whether this member is still of its generation. Within a third of the session timeout since the coordinator
+3. It is a static member by its URL (KIP-345): a registry that was killed and starts again has its old place at once.
+4. `confirm` says whether this member is still of its generation. Within a third of the session timeout since the coordinator
    last said so, it cannot have left the group; after that the coordinator is asked.
 """
 
@@ -15,11 +16,11 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from ottla.client.brokers import BrokerFailed, Versions
+from ottla.client.brokers import BrokerFailed, Request, Versions
 from ottla.errors import ErrorCode, KafkaError, error_name
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from ottla.protocol.messages.leave_group import LeaveGroupRequest
+from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.registry.election import (
     DUPLICATE_URLS,
@@ -42,7 +43,10 @@ _PAUSE_S: Final = 0.5
 _JOIN_VERSIONS: Final = (1, 5)
 _SYNC_VERSIONS: Final = (0, 3)
 _HEARTBEAT_VERSIONS: Final = (0, 3)
-_LEAVE_VERSIONS: Final = (0, 2)
+_LEAVE_VERSIONS: Final = (0, 3)
+_STATIC_JOIN, _STATIC_REST = 5, 3
+"""Versions from which on JoinGroup, and the other requests, know static members."""
+_FENCED_PAUSE_S: Final = SESSION_TIMEOUT_MS / 1000
 _FORGOTTEN: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID})
 
 logger = logging.getLogger("ottla.registry")
@@ -63,8 +67,8 @@ class Membership:
         self._beating = asyncio.Lock()
 
     @property
-    def member_id(self) -> str:
-        return self._member_id
+    def url(self) -> str:
+        return self._identity.url
 
     async def run(self) -> None:
         silent = False
@@ -77,7 +81,8 @@ class Membership:
                 if not silent:
                     logger.warning("Cannot join group %s, trying again: %s", self._group_id, error)
                 silent = True
-                await asyncio.sleep(_PAUSE_S)
+                is_fenced = isinstance(error, KafkaError) and error.code == ErrorCode.FENCED_INSTANCE_ID
+                await asyncio.sleep(_FENCED_PAUSE_S if is_fenced else _PAUSE_S)
             finally:
                 self._end_generation()
 
@@ -95,7 +100,13 @@ class Membership:
         """Leave the group, so that another one leads at once."""
         if not self._member_id:
             return
-        request = LeaveGroupRequest(group_id=self._group_id, member_id=self._member_id)
+
+        def request(version: int) -> LeaveGroupRequest:
+            if version < _STATIC_REST:
+                return LeaveGroupRequest(group_id=self._group_id, member_id=self._member_id)
+            member = MemberIdentity(member_id=self._member_id, group_instance_id=self._identity.url)
+            return LeaveGroupRequest(group_id=self._group_id, members=[member])
+
         with contextlib.suppress(BrokerFailed, KafkaError, TimeoutError):
             async with asyncio.timeout(_PAUSE_S * 4):
                 await self._call("leave_group", request, _LEAVE_VERSIONS)
@@ -105,17 +116,21 @@ class Membership:
 
     async def _join(self) -> None:
         metadata = self._identity.encode()
-        request = JoinGroupRequest(
-            group_id=self._group_id,
-            session_timeout_ms=SESSION_TIMEOUT_MS,
-            rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
-            member_id=self._member_id,
-            protocol_type=PROTOCOL_TYPE,
-            protocols=[JoinGroupRequestProtocol(name=PROTOCOL_NAME, metadata=metadata)],
-        )
+
+        def request(version: int) -> JoinGroupRequest:
+            return JoinGroupRequest(
+                group_id=self._group_id,
+                session_timeout_ms=SESSION_TIMEOUT_MS,
+                rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+                member_id=self._member_id,
+                group_instance_id=self._identity.url if version >= _STATIC_JOIN else None,
+                protocol_type=PROTOCOL_TYPE,
+                protocols=[JoinGroupRequestProtocol(name=PROTOCOL_NAME, metadata=metadata)],
+            )
+
         joined = await self._call("join_group", request, _JOIN_VERSIONS)
         if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
-            self._member_id = request.member_id = joined.member_id
+            self._member_id = joined.member_id
             joined = await self._call("join_group", request, _JOIN_VERSIONS)
         self._check(joined.error_code, "JoinGroup")
         began_s = time.monotonic()
@@ -127,8 +142,12 @@ class Membership:
             assignments = [SyncGroupRequestAssignment(member_id=each, assignment=elected.encode()) for each in found]
         synced = await self._call(
             "sync_group",
-            SyncGroupRequest(
-                group_id=self._group_id, generation_id=generation, member_id=self._member_id, assignments=assignments
+            lambda version: SyncGroupRequest(
+                group_id=self._group_id,
+                generation_id=generation,
+                member_id=self._member_id,
+                group_instance_id=self._identity.url if version >= _STATIC_REST else None,
+                assignments=assignments,
             ),
             _SYNC_VERSIONS,
         )
@@ -163,8 +182,16 @@ class Membership:
         """Heartbeat; the error code of the answer. A changed coordinator is looked for once."""
         async with self._beating:
             began_s, generation = time.monotonic(), self._generation
-            request = HeartbeatRequest(group_id=self._group_id, generation_id=generation, member_id=self._member_id)
-            answer = await self._call("heartbeat", request, _HEARTBEAT_VERSIONS)
+            answer = await self._call(
+                "heartbeat",
+                lambda version: HeartbeatRequest(
+                    group_id=self._group_id,
+                    generation_id=generation,
+                    member_id=self._member_id,
+                    group_instance_id=self._identity.url if version >= _STATIC_REST else None,
+                ),
+                _HEARTBEAT_VERSIONS,
+            )
             code = int(answer.error_code)
             if code == ErrorCode.NONE and generation == self._generation:
                 self._confirmed_at_s = began_s
@@ -179,6 +206,8 @@ class Membership:
             raise KafkaError(ErrorCode(code), f"{request} of group {self._group_id}")
 
     def _forget(self, code: int) -> None:
+        if code == ErrorCode.FENCED_INSTANCE_ID:
+            logger.error("Another registry is reached at %s too; give each its own URL with --advertise", self._identity.url)
         if code != ErrorCode.ILLEGAL_GENERATION:
             self._member_id = ""
         self._end_generation()
@@ -188,7 +217,7 @@ class Membership:
             self._generation = -1
             self._on_assigned(None)
 
-    async def _call(self, api_name: str, request: object, versions: Versions) -> Any:
+    async def _call(self, api_name: str, request: Request, versions: Versions) -> Any:
         answer = await self._partition.call_coordinator(self._group_id, GROUP, api_name, request, versions)
         if answer.error_code in (
             ErrorCode.NOT_COORDINATOR,

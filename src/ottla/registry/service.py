@@ -127,11 +127,9 @@ class Registry:
 
     @property
     def leads(self) -> bool:
-        return (
-            self._assignment is not None
-            and self._membership is not None
-            and self._assignment.member_id == self._membership.member_id
-        )
+        leader = self._assignment.leader if self._assignment is not None else None
+        # By the URL: the member id of a static member that was restarted is another one.
+        return leader is not None and self._membership is not None and leader.url == self._membership.url
 
     async def leader(self) -> Identity | None:
         """Who takes writes: None if it is this registry. Waits for an election. RegistryError if there is no leader."""
