@@ -68,14 +68,14 @@ def list_(
         _check(connection, *check, host or "*", json_output)
         return
     resources = _resources(topic, group, transactional_id, cluster, delegation_token, user, prefixed=False)
-    rows = _rows(connection, resources)
+    rows = acls_of(connection, resources)
     wanted = {_principal(each) for each in principal or []}
     rows = [(pattern, entry) for pattern, entry in rows if not wanted or entry.principal in wanted]
     if json_output:
-        print_document([_document(pattern, entry) for pattern, entry in rows])
+        print_document([acl_document(pattern, entry) for pattern, entry in rows])
     elif rows:
         columns = ["RESOURCE", "NAME", "PATTERN", "PRINCIPAL", "HOST", "OPERATION", "PERMISSION"]
-        print_table(columns, [_document(pattern, entry).values() for pattern, entry in rows])
+        print_table(columns, [acl_document(pattern, entry).values() for pattern, entry in rows])
     else:
         note("no ACLs match" if resources or wanted else "no ACLs yet; add one with `ottla acl add`")
 
@@ -99,13 +99,19 @@ def add(
     command_config: CommandConfig = None,
 ) -> None:
     """Add ACLs. They hold on all brokers when the command returns."""
-    from ottla.cli.plain_request import call, raise_if_error
-    from ottla.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
-
     wanted = _wanted(
         _resources(topic, group, transactional_id, cluster, delegation_token, user, prefixed=prefixed),
         operation, principal, host or "*", deny, producer, consumer,
     )  # fmt: skip
+    connection = Connection(bootstrap_servers, command_config)
+    create_acls(connection, wanted)
+    note(f"added {counted(len(wanted), 'ACL')}")
+
+
+def create_acls(connection: Connection, wanted: list[tuple[ResourcePattern, AclEntry]]) -> None:
+    from ottla.cli.plain_request import call, raise_if_error
+    from ottla.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
+
     creations = [
         AclCreation(
             resource_type=pattern.type,
@@ -118,12 +124,10 @@ def add(
         )
         for pattern, entry in wanted
     ]
-    connection = Connection(bootstrap_servers, command_config)
     answer = call(connection, "create_acls", _VERSION, CreateAclsRequest(creations=creations), CreateAclsResponse)
     for (pattern, entry), result in zip(wanted, answer.results, strict=True):
-        _explain_disabled(result)
+        explain_disabled(result)
         raise_if_error(result.error_code, f"{entry} on {pattern}", result.error_message)
-    note(f"added {counted(len(wanted), 'ACL')}")
 
 
 @app.add("remove", changes=True)
@@ -147,23 +151,38 @@ def remove(
     json_output: Json = False,
 ) -> None:
     """Remove ACLs: those of exactly these resources, and of all principals, operations and hosts that are not named."""
-    from ottla.cli.plain_request import call, raise_if_error
-    from ottla.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
-    from ottla.security.acl import ALLOW, ANY, DENY, AclEntry, ResourcePattern
+    from ottla.security.acl import ALLOW, ANY, DENY
 
     resources = _resources(topic, group, transactional_id, cluster, delegation_token, user, prefixed=prefixed)
     if producer or consumer:
-        pairs: list[tuple[ResourcePattern, tuple[str | None, str | None, int, int]]] = [
+        pairs: list[tuple[ResourcePattern, AclChoice]] = [
             (pattern, (entry.principal, host, entry.operation, entry.permission))
             for pattern, entry in _wanted(resources, operation, principal, host or "*", deny, producer, consumer)
         ]
     else:
         permission = DENY if deny else (ALLOW if operation else ANY)
-        operations = [_operation(each) for each in operation or []] or [ANY]
+        operations = [operation_of(each) for each in operation or []] or [ANY]
         principals: list[str | None] = [_principal(each) for each in principal or []] or [None]
         pairs = [(pattern, (who, host, what, permission)) for pattern in resources for who in principals for what in operations]
     if not pairs:
         raise Failure("name the resources whose ACLs to remove", "--topic, --group, --cluster, …", exit_code=EXIT_USAGE)
+    confirm(f"Remove the ACLs of {', '.join(sorted({str(pattern) for pattern, _ in pairs}))}?", yes)
+    removed = delete_acls(Connection(bootstrap_servers, command_config), pairs)
+    if json_output:
+        print_document([acl_document(pattern, entry) for pattern, entry in removed])
+    note(f"removed {counted(len(removed), 'ACL')}")
+
+
+AclChoice = tuple[str | None, str | None, int, int]
+"""Principal, host, operation and permission of the ACLs to remove; None, or the number of ANY, stands for all."""
+
+
+def delete_acls(connection: Connection, pairs: list[tuple[ResourcePattern, AclChoice]]) -> list[tuple[ResourcePattern, AclEntry]]:
+    """Those that were removed."""
+    from ottla.cli.plain_request import call, raise_if_error
+    from ottla.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
+    from ottla.security.acl import AclEntry, ResourcePattern
+
     filters = [
         DeleteAclsFilter(
             resource_type_filter=pattern.type,
@@ -176,26 +195,22 @@ def remove(
         )
         for pattern, (who, where, what, permission) in pairs
     ]
-    confirm(f"Remove the ACLs of {', '.join(sorted({str(pattern) for pattern, _ in pairs}))}?", yes)
-    connection = Connection(bootstrap_servers, command_config)
     answer = call(connection, "delete_acls", _VERSION, DeleteAclsRequest(filters=filters), DeleteAclsResponse)
     removed: list[tuple[ResourcePattern, AclEntry]] = []
     for result in answer.filter_results:
-        _explain_disabled(result)
+        explain_disabled(result)
         raise_if_error(result.error_code, "ACLs", result.error_message)
         for found in result.matching_acls:
             pattern = ResourcePattern(found.resource_type, found.resource_name, found.pattern_type)
             raise_if_error(found.error_code, str(pattern), found.error_message)
             removed.append((pattern, AclEntry(found.principal, found.host, found.operation, found.permission_type)))
-    if json_output:
-        print_document([_document(pattern, entry) for pattern, entry in removed])
-    note(f"removed {counted(len(removed), 'ACL')}")
+    return removed
 
 
 # Reading
 
 
-def _rows(connection: Connection, resources: list[ResourcePattern]) -> list[tuple[ResourcePattern, AclEntry]]:
+def acls_of(connection: Connection, resources: list[ResourcePattern]) -> list[tuple[ResourcePattern, AclEntry]]:
     """The ACLs that apply to these resources, or all."""
     from ottla.cli.plain_request import call, raise_if_error
     from ottla.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
@@ -214,7 +229,7 @@ def _rows(connection: Connection, resources: list[ResourcePattern]) -> list[tupl
             permission_type=ANY,
         )
         answer = call(connection, "describe_acls", _VERSION, request, DescribeAclsResponse)
-        _explain_disabled(answer)
+        explain_disabled(answer)
         raise_if_error(answer.error_code, "ACLs", answer.error_message)
         for resource in answer.resources:
             at = ResourcePattern(resource.resource_type, resource.resource_name, resource.pattern_type)
@@ -233,15 +248,15 @@ def _check(connection: Connection, user: str, operation: str, resource: str, hos
     kind, colon, name = resource.partition(":")
     if not colon and kind.lower() != "cluster":
         raise Failure(f"{resource!r} is no resource", "write topic:orders, group:readers or cluster", exit_code=EXIT_USAGE)
-    pattern = ResourcePattern(_resource_type(kind), name or "kafka-cluster")
-    what, who = _operation(operation), _principal(user)
+    pattern = ResourcePattern(resource_type_of(kind), name or "kafka-cluster")
+    what, who = operation_of(operation), _principal(user)
     view = ClusterView(connection)
     settings = describe_settings(connection, "broker", str(next(iter(view.brokers), 0)))
     super_users = settings["super.users"].value if "super.users" in settings else None
     everyone = settings["allow.everyone.if.no.acl.found"].value if "allow.everyone.if.no.acl.found" in settings else None
     authorizer = Authorizer(parse_super_users(super_users or ""), allow_if_no_acl=everyone == "true")
     acls: dict[ResourcePattern, set[AclEntry]] = {}
-    for at, entry in _rows(connection, [pattern]):
+    for at, entry in acls_of(connection, [pattern]):
         acls.setdefault(at, set()).add(entry)
     authorizer.replace_all({at: frozenset(entries) for at, entries in acls.items()})
     decision = authorizer.explain(who, host, what, pattern)
@@ -254,14 +269,14 @@ def _check(connection: Connection, user: str, operation: str, resource: str, hos
         raise typer.Exit(1)
 
 
-def _explain_disabled(result: Any) -> None:
+def explain_disabled(result: Any) -> None:
     from ottla.errors import ErrorCode
 
     if result.error_code == ErrorCode.SECURITY_DISABLED:
         raise Failure("the cluster has no ACLs", _HINT_DISABLED, code="SECURITY_DISABLED")
 
 
-def _document(pattern: ResourcePattern, entry: AclEntry) -> dict[str, str]:
+def acl_document(pattern: ResourcePattern, entry: AclEntry) -> dict[str, str]:
     from ottla.security.acl import OPERATION_NAMES, PATTERN_NAMES, PERMISSION_NAMES, RESOURCE_NAMES
 
     return {
@@ -325,7 +340,7 @@ def _wanted(
     else:
         if not operation:
             raise Failure("name an operation", "--operation Read, or --producer, or --consumer", exit_code=EXIT_USAGE)
-        pairs = [(pattern, _operation(each)) for pattern in resources for each in operation]
+        pairs = [(pattern, operation_of(each)) for pattern in resources for each in operation]
     permission = DENY if deny else ALLOW
     return [
         (pattern, AclEntry(_principal(who), host, what, permission))
@@ -355,13 +370,13 @@ def _principal(text: str) -> str:
     return text if ":" in text else f"User:{text}"
 
 
-def _operation(text: str) -> int:
+def operation_of(text: str) -> int:
     from ottla.security.acl import OPERATION_NAMES
 
     return _number(text, OPERATION_NAMES, "operation")
 
 
-def _resource_type(text: str) -> int:
+def resource_type_of(text: str) -> int:
     from ottla.security.acl import RESOURCE_NAMES
 
     return _number(text, RESOURCE_NAMES, "resource type")

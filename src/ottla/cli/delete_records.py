@@ -45,7 +45,7 @@ def delete_records(
         )
     position = parse_position(before, int(time.time() * 1000))
     connection = Connection(bootstrap_servers, command_config)
-    bounds, target = _planned(connection, name, partition, position)
+    bounds, target = planned_deletion(connection, name, partition, position)
     count = sum(target[key] - bounds[key][0] for key in target)
     if not json_output:
         _print_plan(name, bounds, target)
@@ -54,7 +54,7 @@ def delete_records(
     else:
         if count:
             confirm(f"Delete {counted(count, 'offset')} of topic {name}?", yes)
-        failures = _delete(connection, {key: offset for key, offset in target.items() if offset > bounds[key][0]})
+        failures = delete_before(connection, {key: offset for key, offset in target.items() if offset > bounds[key][0]})
     if json_output and not failures:
         print_document([_document(key, bounds[key], offset, deleted=not dry_run) for key, offset in target.items()])
     elif not json_output and not dry_run and not failures:
@@ -62,7 +62,7 @@ def delete_records(
     raise_together(failures)
 
 
-def _planned(
+def planned_deletion(
     connection: Connection, topic: str, partitions: list[int] | None, position: Position
 ) -> tuple[Bounds, dict[TopicIndex, int]]:
     """The bounds of each partition, and its new start: never before the present one."""
@@ -84,7 +84,8 @@ def _require_within(offset: int, bounds: Bounds) -> None:
         )
 
 
-def _delete(connection: Connection, target: dict[TopicIndex, int]) -> list[Failure]:
+def delete_before(connection: Connection, target: dict[TopicIndex, int]) -> list[Failure]:
+    """Move the start of these partitions. Returns what failed."""
     from confluent_kafka import TopicPartition
 
     if not target:

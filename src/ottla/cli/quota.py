@@ -37,7 +37,7 @@ def list_(
     json_output: Json = False,
 ) -> None:
     """List all quotas."""
-    found = _stored(Connection(bootstrap_servers, command_config))
+    found = stored_quotas(Connection(bootstrap_servers, command_config))
     if json_output:
         print_document([{"entity": dict(entity), "quotas": quotas} for entity, quotas in found.items()])
     elif found:
@@ -69,7 +69,7 @@ def describe(
     """
     if not (user or client or ip) or (ip and (user or client)):
         raise Failure("name a user, a client id, both, or an address: --user, --client, --ip", exit_code=EXIT_USAGE)
-    stored = _stored(Connection(bootstrap_servers, command_config))
+    stored = stored_quotas(Connection(bootstrap_servers, command_config))
     if ip:
         order: list[Entity] = [((_IP, ip),), ((_IP, None),)]
     else:
@@ -121,12 +121,12 @@ def set_(
     entity = _entity(user, client, ip, user_defaults, client_defaults, ip_defaults)
     changes: dict[str, float] = {}
     for quota, text in parse_pairs(pairs, "quota").items():
-        _check_known(entity, quota)
+        check_quota(entity, quota)
         try:
             changes[quota] = float(text)
         except ValueError:
             raise Failure(f"{quota}={text} is not a number", exit_code=EXIT_USAGE) from None
-    _alter(Connection(bootstrap_servers, command_config), entity, changes)
+    alter_quotas(Connection(bootstrap_servers, command_config), entity, changes)
     if json_output:
         print_document({"entity": dict(entity), "set": changes})
     else:
@@ -150,14 +150,14 @@ def remove(
     """Remove quotas of a user, a client id, a client id of a user, or an address."""
     entity = _entity(user, client, ip, user_defaults, client_defaults, ip_defaults)
     for quota in quotas or ():
-        _check_known(entity, quota)
+        check_quota(entity, quota)
     connection = Connection(bootstrap_servers, command_config)
-    present = _stored(connection).get(entity, {})
+    present = stored_quotas(connection).get(entity, {})
     removed = [quota for quota in present if not quotas or quota in quotas]
     missing = [quota for quota in quotas or () if quota not in present]
     if missing or not removed:
         raise Failure(f"{_title(entity)} has no {'quota ' + missing[0] if missing else 'quotas'}")
-    _alter(connection, entity, dict.fromkeys(removed))
+    alter_quotas(connection, entity, dict.fromkeys(removed))
     if json_output:
         print_document({"entity": dict(entity), "removed": removed})
     else:
@@ -189,13 +189,13 @@ def _entity(
     return tuple(parts)
 
 
-def _check_known(entity: Entity, quota: str) -> None:
+def check_quota(entity: Entity, quota: str) -> None:
     known = IP_QUOTAS if entity[0][0] == _IP else USER_QUOTAS
     if quota not in known:
         raise Failure(f"{quota!r} is not a quota of a {entity[0][0]}", did_you_mean(quota, known), exit_code=EXIT_USAGE)
 
 
-def _stored(connection: Connection) -> dict[Entity, dict[str, float]]:
+def stored_quotas(connection: Connection) -> dict[Entity, dict[str, float]]:
     """All quotas of the cluster, sorted by entity; a default comes last."""
     from ottla.cli.plain_request import call, raise_if_error
     from ottla.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
@@ -219,7 +219,7 @@ def _sorted(parts: Iterable[tuple[str, str | None]]) -> Entity:
     return tuple(sorted(parts, key=lambda part: _ORDER.get(part[0], 9)))
 
 
-def _alter(connection: Connection, entity: Entity, changes: Mapping[str, float | None]) -> None:
+def alter_quotas(connection: Connection, entity: Entity, changes: Mapping[str, float | None]) -> None:
     from ottla.cli.plain_request import call, raise_if_error
     from ottla.protocol.messages.alter_client_quotas import (
         AlterClientQuotasRequest,

@@ -21,7 +21,7 @@ MECHANISMS = {"SCRAM-SHA-256": (1, "sha256"), "SCRAM-SHA-512": (2, "sha512")}
 """By name: the number in requests, and the hash."""
 ITERATIONS = 8192
 _SALT_BYTES = 32
-_NAMES = {number: name for name, (number, _) in MECHANISMS.items()}
+MECHANISM_NAMES = {number: name for name, (number, _) in MECHANISMS.items()}
 
 app = Commands(help="Users who log in with SCRAM: list, add, password, remove.", no_args_is_help=True)
 
@@ -43,7 +43,9 @@ def list_(
     """List users and the mechanisms they can log in with. Passwords are never shown: brokers do not know them."""
     found = described(Connection(bootstrap_servers, command_config), names or [])
     rows = [
-        (user, _NAMES.get(mechanism, mechanism), iterations) for user, infos in found.items() for mechanism, iterations in infos
+        (user, MECHANISM_NAMES.get(mechanism, mechanism), iterations)
+        for user, infos in found.items()
+        for mechanism, iterations in infos
     ]
     if json_output:
         print_document([{"user": user, "mechanism": mechanism, "iterations": iterations} for user, mechanism, iterations in rows])
@@ -64,16 +66,18 @@ def add(
 ) -> None:
     """Add a user. The password comes from a prompt, a file or stdin."""
     connection = Connection(bootstrap_servers, command_config)
-    chosen = _mechanisms(mechanism)
+    chosen = mechanisms_of(mechanism)
     if known := [
-        _NAMES[number] for number, _ in described(connection, [name], missing=True).get(name, []) if _NAMES[number] in chosen
+        MECHANISM_NAMES[number]
+        for number, _ in described(connection, [name], missing=True).get(name, [])
+        if MECHANISM_NAMES[number] in chosen
     ]:
         raise Failure(
             f"user {name} exists already ({', '.join(known)})",
             f"change the password with `ottla user password {name}`",
             code="DUPLICATE_RESOURCE",
         )
-    _set(connection, name, read_password(password_file, name), chosen, iterations)
+    set_password(connection, name, read_password(password_file, name), chosen, iterations)
     note(f"user {name} can log in with {' and '.join(chosen)}")
 
 
@@ -87,8 +91,8 @@ def password(
 ) -> None:
     """Change the password of a user, for all mechanisms it has. Open connections stay until they log in again."""
     connection = Connection(bootstrap_servers, command_config)
-    chosen = [_NAMES[number] for number, _ in described(connection, [name])[name]]
-    _set(connection, name, read_password(password_file, name), chosen, iterations)
+    chosen = [MECHANISM_NAMES[number] for number, _ in described(connection, [name])[name]]
+    set_password(connection, name, read_password(password_file, name), chosen, iterations)
     note(f"the password of user {name} is changed")
 
 
@@ -101,12 +105,18 @@ def remove(
     command_config: CommandConfig = None,
 ) -> None:
     """Remove a user, or only some of its mechanisms. Its ACLs and open connections stay."""
+    connection = Connection(bootstrap_servers, command_config)
+    chosen = (
+        mechanisms_of(mechanism) if mechanism else [MECHANISM_NAMES[number] for number, _ in described(connection, [name])[name]]
+    )
+    confirm(f"Remove user {name} ({', '.join(chosen)})?", yes)
+    remove_user(connection, name, chosen)
+
+
+def remove_user(connection: Connection, name: str, mechanisms: list[str]) -> None:
     from ottla.protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest, ScramCredentialDeletion
 
-    connection = Connection(bootstrap_servers, command_config)
-    chosen = _mechanisms(mechanism) if mechanism else [_NAMES[number] for number, _ in described(connection, [name])[name]]
-    confirm(f"Remove user {name} ({', '.join(chosen)})?", yes)
-    deletions = [ScramCredentialDeletion(name=name, mechanism=MECHANISMS[each][0]) for each in chosen]
+    deletions = [ScramCredentialDeletion(name=name, mechanism=MECHANISMS[each][0]) for each in mechanisms]
     _alter(connection, AlterUserScramCredentialsRequest(deletions=deletions, upsertions=[]))
 
 
@@ -139,7 +149,7 @@ def salted(password: str, mechanism: str, salt: bytes, iterations: int) -> bytes
     return hashlib.pbkdf2_hmac(MECHANISMS[mechanism][1], password.encode(), salt, iterations)
 
 
-def _mechanisms(asked: list[str] | None) -> list[str]:
+def mechanisms_of(asked: list[str] | None) -> list[str]:
     chosen = list(dict.fromkeys(name.upper() for name in asked or MECHANISMS))
     for name in chosen:
         if name not in MECHANISMS:
@@ -147,7 +157,8 @@ def _mechanisms(asked: list[str] | None) -> list[str]:
     return chosen
 
 
-def _set(connection: Connection, name: str, password: str, mechanisms: list[str], iterations: int) -> None:
+def set_password(connection: Connection, name: str, password: str, mechanisms: list[str], iterations: int) -> None:
+    """Also adds the user, or the mechanisms to it. Only the salted password travels."""
     from ottla.protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest, ScramCredentialUpsertion
 
     upsertions = []

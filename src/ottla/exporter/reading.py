@@ -75,6 +75,8 @@ class Transaction:
     open_s: float | None
     """Since its first record; None if no transaction is open."""
     timeout_s: float | None = None
+    producer_id: int | None = None
+    coordinator_id: int | None = None
 
 
 @dataclass(slots=True)

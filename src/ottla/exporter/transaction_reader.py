@@ -39,7 +39,9 @@ async def read_transactions(
             reading.notes.append(f"transactions of broker {ask.broker_id}: {error_name(answer.error_code)}")
         states += [(ask.broker_id, each) for each in answer.transaction_states]
     described = await _described(brokers, states, reading.notes)
-    found = Transactions([_transaction(each, described.get(each.transactional_id), now_s) for _, each in states])
+    found = Transactions(
+        [_transaction(broker_id, each, described.get(each.transactional_id), now_s) for broker_id, each in states]
+    )
     if len(lists) == len(asks):
         found.hanging = await _hanging(brokers, reading, described.values(), now_s - hanging_after_s)
     return found
@@ -60,12 +62,14 @@ async def _described(brokers: Brokers, states: list[tuple[int, Any]], notes: lis
     return {each.transactional_id: each for _, answer in answers for each in answer.transaction_states if not each.error_code}
 
 
-def _transaction(listed: Any, described: Any | None, now_s: float) -> Transaction:
+def _transaction(coordinator_id: int, listed: Any, described: Any | None, now_s: float) -> Transaction:
+    name, producer_id = listed.transactional_id, listed.producer_id
     if described is None:
-        return Transaction(listed.transactional_id, listed.transaction_state, None)
+        return Transaction(name, listed.transaction_state, None, None, producer_id, coordinator_id)
     began_ms = described.transaction_start_time_ms
     open_s = None if began_ms < 0 else max(now_s - began_ms / 1000, 0.0)
-    return Transaction(listed.transactional_id, described.transaction_state, open_s, described.transaction_timeout_ms / 1000)
+    timeout_s = described.transaction_timeout_ms / 1000
+    return Transaction(name, described.transaction_state, open_s, timeout_s, producer_id, coordinator_id)
 
 
 async def _hanging(

@@ -76,12 +76,28 @@ def list_(
     json_output: Json = False,
 ) -> None:
     """List dead-letter topics: those of pipelines, those named so (.dlq, -dlq, .DLT, …), and what of them was not replayed."""
+    rows = dead_letter_rows(Connection(bootstrap_servers, command_config), all_topics=all_topics)
+    if json_output:
+        print_document(rows)
+    elif rows:
+        print_table(
+            ["TOPIC", "PARTITIONS", "OFFSETS", "NOT-REPLAYED", "PIPELINES"],
+            [(*list(row.values())[:-1], ", ".join(row["pipelines"]) or "-") for row in rows],
+            right=["PARTITIONS", "OFFSETS", "NOT-REPLAYED"],
+        )
+    else:
+        note(
+            "no pipeline writes dead letters, and no topic is named so" + ("" if all_topics else "; --all-topics looks into all")
+        )
+
+
+def dead_letter_rows(connection: Connection, *, all_topics: bool = False) -> list[dict[str, Any]]:
+    """The dead-letter topics, and what of each was not replayed."""
     from ottla.cli.dlq.letters import is_dead_letter_name
     from ottla.cli.offsets import log_bounds
 
-    connection = Connection(bootstrap_servers, command_config)
     topics = connection.metadata().topics
-    of_pipelines = _of_pipelines(connection, topics)
+    of_pipelines = letters_of_pipelines(connection, topics)
     names = sorted(name for name in topics if is_dead_letter_name(name) or name in of_pipelines)
     if all_topics:
         names += _that_hold_letters(connection, [name for name in topics if name not in names and not name.startswith("__")])
@@ -100,18 +116,7 @@ def list_(
                 "pipelines": of_pipelines.get(name, []),
             }
         )
-    if json_output:
-        print_document(rows)
-    elif rows:
-        print_table(
-            ["TOPIC", "PARTITIONS", "OFFSETS", "NOT-REPLAYED", "PIPELINES"],
-            [(*list(row.values())[:-1], ", ".join(row["pipelines"]) or "-") for row in rows],
-            right=["PARTITIONS", "OFFSETS", "NOT-REPLAYED"],
-        )
-    else:
-        note(
-            "no pipeline writes dead letters, and no topic is named so" + ("" if all_topics else "; --all-topics looks into all")
-        )
+    return rows
 
 
 @app.add("show")
@@ -136,7 +141,7 @@ def show(
     from ottla.cli.dlq.choice import Choice
 
     connection = Connection(bootstrap_servers, command_config)
-    box = _box(connection, name, partition, start, until, group, replayed=replayed)
+    box = box_of(connection, name, partition, start, until, group, replayed=replayed)
     choice = Choice(reason, flow, source, select(where, grep))
     groups: dict[tuple[str | None, ...], Reasons] = {}
     newest: deque[Letter] = deque(maxlen=count)
@@ -195,21 +200,21 @@ def replay(
     target = Target({topic: len(each.partitions) for topic, each in connection.metadata().topics.items()}, to)
     choice = Choice(reason, flow, source, select(where, grep))
     if dry_run:
-        planned = Replay(_box(connection, name, partition, start, until, group), choice, target, None, count).run()
+        planned = Replay(box_of(connection, name, partition, start, until, group), choice, target, None, count).run()
         _report(name, planned, "would be replayed", json_output=json_output)
         return
     confirm(f"Write the {'chosen ' if choice != Choice() else ''}dead letters of {name} back?", yes)
     transfer = Transfer(connection, group or f"ottla-dlq.{name}")
     try:
         transfer.begin()
-        box = _box(connection, name, partition, start, until, group)
+        box = box_of(connection, name, partition, start, until, group)
         done = Replay(box, choice, target, transfer, count).run()
     finally:
         transfer.close()
     _report(name, done, "replayed", json_output=json_output)
 
 
-def _box(
+def box_of(
     connection: Connection,
     topic: str,
     partitions: list[int] | None,
@@ -248,7 +253,7 @@ def _progress(connection: Connection, group: str, bounds: dict[TopicIndex, tuple
     }
 
 
-def _of_pipelines(connection: Connection, topics: Container[str]) -> dict[str, list[str]]:
+def letters_of_pipelines(connection: Connection, topics: Container[str]) -> dict[str, list[str]]:
     """The dead-letter topics that pipelines of this cluster have published."""
     if _PUBLISHED not in topics:
         return {}

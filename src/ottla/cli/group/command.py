@@ -166,22 +166,27 @@ def delete(
     connection = Connection(bootstrap_servers, command_config)
     find_groups(connection, names)
     confirm(f"Delete {', '.join(names)} and their committed offsets?", yes)
-    deleted: list[str] = []
-    failures: list[Failure] = []
-    for name, future in connection.admin.delete_consumer_groups(
-        list(dict.fromkeys(names)), request_timeout=REQUEST_TIMEOUT_S
-    ).items():
-        try:
-            result_of(future, f"group {name}")
-            deleted.append(name)
-        except Failure as failure:
-            failures.append(_refused_delete(connection, name, failure))
+    deleted, failures = delete_groups(connection, names)
     if json_output:
         print_document([{"group": name, "deleted": name in deleted} for name in dict.fromkeys(names)])
     else:
         for name in deleted:
             print(f"group {name} deleted")
     raise_together(failures)
+
+
+def delete_groups(connection: Connection, names: Sequence[str]) -> tuple[list[str], list[Failure]]:
+    """Which groups were deleted, and why others were not."""
+    deleted: list[str] = []
+    failures: list[Failure] = []
+    futures = connection.admin.delete_consumer_groups(list(dict.fromkeys(names)), request_timeout=REQUEST_TIMEOUT_S)
+    for name, future in futures.items():
+        try:
+            result_of(future, f"group {name}")
+            deleted.append(name)
+        except Failure as failure:
+            failures.append(_refused_delete(connection, name, failure))
+    return deleted, failures
 
 
 def _refused_delete(connection: Connection, name: str, failure: Failure) -> Failure:
@@ -219,7 +224,7 @@ def delete_offsets_command(
     (group,) = find_groups(connection, [name])
     keys = scoped_partitions(connection, scope)
     confirm(f"Delete the committed offsets of group {name} in {', '.join(scope)}?", yes)
-    delete_offsets(group, keys, command_config)
+    delete_offsets(connection, group, keys)
     if json_output:
         print_document(
             {"group": name, "deleted": [{"topic": topic_name, "partition": partition} for topic_name, partition in keys]}

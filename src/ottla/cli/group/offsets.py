@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, result_of
+from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, result_of, split_servers
 from ottla.cli.failure import Failure, explain
 from ottla.cli.group.plan import Step
 from ottla.cli.group.view import Group
@@ -40,7 +39,7 @@ def alter_offsets(connection: Connection, group: Group, steps: Sequence[Step]) -
             raise explain(error, f"group {group.name}, {each.topic}-{each.partition}")
 
 
-def delete_offsets(group: Group, keys: Sequence[TopicIndex], command_config: Path | None) -> None:
+def delete_offsets(connection: Connection, group: Group, keys: Sequence[TopicIndex]) -> None:
     """Send OffsetDelete to the coordinator: librdkafka cannot."""
     from ottla.cli.plain_request import call
     from ottla.protocol.messages.offset_delete import (
@@ -50,14 +49,13 @@ def delete_offsets(group: Group, keys: Sequence[TopicIndex], command_config: Pat
         OffsetDeleteResponse,
     )
 
-    coordinator = Connection(group.coordinator, command_config)
-    coordinator.bootstrap_servers = group.coordinator
     topics: dict[str, OffsetDeleteRequestTopic] = {}
     for topic, index in keys:
         partition = OffsetDeleteRequestPartition(partition_index=index)
         topics.setdefault(topic, OffsetDeleteRequestTopic(name=topic)).partitions.append(partition)
     request = OffsetDeleteRequest(group_id=group.name, topics=list(topics.values()))
-    response = call(coordinator, "offset_delete", 0, request, OffsetDeleteResponse)
+    (coordinator,) = split_servers(group.coordinator)
+    response = call(connection, "offset_delete", 0, request, OffsetDeleteResponse, coordinator)
     _raise_if(response.error_code, group, f"group {group.name}")
     for answered in response.topics:
         for each in answered.partitions:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -19,6 +20,7 @@ from ottla.cli.scope import parse_scope, scoped_partitions
 
 if TYPE_CHECKING:
     from ottla.cli.group.plan import Step
+    from ottla.cli.group.view import Group
 
 Bounds = Mapping[TopicIndex, tuple[int, int]]
 
@@ -59,10 +61,8 @@ def reset_offsets(
 
     An offset outside the log becomes its nearer end.
     """
-    from ottla.cli.group.offsets import alter_offsets, has_members
-    from ottla.cli.group.plan import plan, read_plan, shifted
-    from ottla.cli.group.view import committed_offsets, find_groups
-    from ottla.cli.offsets import at_time
+    from ottla.cli.group.offsets import alter_offsets
+    from ottla.cli.group.plan import read_plan
 
     _exactly_one(
         {
@@ -86,39 +86,74 @@ def reset_offsets(
     planned = None if from_file is None else read_plan(read_text_or_stdin(from_file), name, str(from_file))
 
     connection = Connection(bootstrap_servers, command_config)
-    (group,) = find_groups(connection, [name], missing_ok=True)
-    if group.members or group.state not in ("Empty", "Dead"):
-        raise has_members(group, "offsets can be reset")
-    committed = committed_offsets(connection, name)
-    if planned is not None:
-        keys = sorted(planned)
-    elif all_topics:
-        keys = sorted(committed)
-        if not keys:
-            raise Failure(f"group {name} has no committed offsets", "name topics with --topic", code="NO_OFFSETS")
-    else:
-        keys = scoped_partitions(connection, scope)
-    bounds = _bounds(connection, keys)
-    if planned is not None:
-        wanted = planned
-    elif to_offset is not None:
-        wanted = dict.fromkeys(keys, to_offset)
-    elif shift_by is not None:
-        wanted = shifted(keys, committed, shift_by)
-    elif time_ms is not None:
-        wanted = at_time(connection, bounds, time_ms)
-    elif to_current:
-        wanted = {key: committed.get(key, bounds[key][1]) for key in keys}
-    else:
-        wanted = {key: bounds[key][0 if to_earliest else 1] for key in keys}
-    # --to-current keeps a committed offset that retention has passed.
-    steps = plan(wanted, committed, bounds, clamp=not to_current)
+    target = (
+        Target("offsets", offsets=planned)
+        if planned is not None
+        else Target("offset", to_offset)
+        if to_offset is not None
+        else Target("shift", shift_by)
+        if shift_by is not None
+        else Target("time", time_ms)
+        if time_ms is not None
+        else Target("current" if to_current else "earliest" if to_earliest else "latest")
+    )
+    group, steps = reset_steps(connection, name, None if all_topics else scope, target)
     for step in steps:
         if step.note is not None:
             note(step.note)
     if execute:
         alter_offsets(connection, group, steps)
     _show(name, steps, executed=execute, export=export, json_output=json_output, is_new=group.state == "Dead")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a group is to go on."""
+
+    kind: Literal["earliest", "latest", "current", "offset", "shift", "time", "offsets"]
+    value: int | None = None
+    """The offset, the number of offsets, or milliseconds since 1970."""
+    offsets: Mapping[TopicIndex, int] | None = None
+    """The offset of each partition; they name the partitions too."""
+
+
+def reset_steps(
+    connection: Connection, name: str, scope: Mapping[str, Sequence[int] | None] | None, target: Target
+) -> tuple[Group, list[Step]]:
+    """The group, which has no members, and the changes. Without a scope all partitions with a committed offset."""
+    from ottla.cli.group.offsets import has_members
+    from ottla.cli.group.plan import plan, shifted
+    from ottla.cli.group.view import committed_offsets, find_groups
+    from ottla.cli.offsets import at_time
+
+    (group,) = find_groups(connection, [name], missing_ok=True)
+    if group.members or group.state not in ("Empty", "Dead"):
+        raise has_members(group, "offsets can be reset")
+    committed = committed_offsets(connection, name)
+    if target.offsets is not None:
+        keys = sorted(target.offsets)
+    elif scope is None:
+        keys = sorted(committed)
+        if not keys:
+            raise Failure(f"group {name} has no committed offsets", "name topics with --topic", code="NO_OFFSETS")
+    else:
+        keys = scoped_partitions(connection, scope)
+    bounds = _bounds(connection, keys)
+    wanted: Mapping[TopicIndex, int]
+    if target.offsets is not None:
+        wanted = target.offsets
+    elif target.kind == "offset":
+        wanted = dict.fromkeys(keys, target.value or 0)
+    elif target.kind == "shift":
+        wanted = shifted(keys, committed, target.value or 0)
+    elif target.kind == "time":
+        wanted = at_time(connection, bounds, target.value or 0)
+    elif target.kind == "current":
+        wanted = {key: committed.get(key, bounds[key][1]) for key in keys}
+    else:
+        wanted = {key: bounds[key][0 if target.kind == "earliest" else 1] for key in keys}
+    # `current` keeps a committed offset that retention has passed.
+    return group, plan(wanted, committed, bounds, clamp=target.kind != "current")
 
 
 def _exactly_one(chosen: Mapping[str, bool]) -> None:

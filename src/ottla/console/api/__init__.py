@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.console.api import overview, records, session, topics
+from ottla.console.api import brokers, groups, overview, records, security, session, topics, transactions
 from ottla.console.endpoint import Endpoint
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
@@ -12,4 +12,8 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *overview.ENDPOINTS,
     *topics.ENDPOINTS,
     *records.ENDPOINTS,
+    *brokers.ENDPOINTS,
+    *groups.ENDPOINTS,
+    *transactions.ENDPOINTS,
+    *security.ENDPOINTS,
 )
