@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ottla.cli.failure import Failure
+from ottla.client.brokers import Brokers, Versions
 from ottla.cluster.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 from ottla.console.schema import BOOLEAN, STRING, document, listed, maybe
 from ottla.errors import error_name
-from ottla.exporter.brokers import Brokers, Versions
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 
 TOPIC: Final = 2
