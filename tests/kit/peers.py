@@ -1,4 +1,4 @@
-"""Other implementations that tests and benchmarks run: Apache Kafka's jars and brokers, ZooKeeper, kcat.
+"""Other implementations that tests and benchmarks run: Apache Kafka's jars and brokers, ZooKeeper, kcat, Chromium.
 
 Owns: where they are kept (`~/.cache/ottla`, or `OTTLA_CACHE`), how they are fetched once, how they are started and stopped.
 Never skips a test: what is missing raises `MissingCounterpart`, which says what to install.
@@ -317,6 +317,11 @@ def _has_class(version: str, name: str) -> bool:
 def kcat() -> str:
     """The path of kcat, installed from Debian's package if possible."""
     return debian_program("kcat", "kcat")
+
+
+def chromium() -> str:
+    """The path of the browser Chromium, installed from Debian's package if possible."""
+    return debian_program("chromium", "chromium")
 
 
 @cache

@@ -68,6 +68,10 @@ def create_topics(servers: str, *topics: NewTopic) -> None:
                 raise
 
 
+def create_topic(servers: str, name: str, partitions: int = 1) -> None:
+    create_topics(servers, NewTopic(name, partitions, 1))
+
+
 def write(servers: str, topic: str, records: list[dict[str, Any]]) -> None:
     producer = Producer({"bootstrap.servers": servers, "linger.ms": 5})
     for record in records:

@@ -4,6 +4,15 @@ import uPlot from "../vendor/uplot.js";
 import { compact, time } from "./format.js";
 import { theme } from "./theme.js";
 
+// Times of the axis by 24 hours: [step in seconds, form, …] as uPlot has them.
+const CLOCK = [
+  [86400, "{YYYY}-{MM}-{DD}", null, null, null, null, null, null, 1],
+  [3600, "{HH}:{mm}", "\n{YYYY}-{MM}-{DD}", null, "\n{YYYY}-{MM}-{DD}", null, null, null, 1],
+  [60, "{HH}:{mm}", "\n{YYYY}-{MM}-{DD}", null, "\n{YYYY}-{MM}-{DD}", null, null, null, 1],
+  [1, "{HH}:{mm}:{ss}", "\n{YYYY}-{MM}-{DD}", null, "\n{YYYY}-{MM}-{DD}", null, null, null, 1],
+  [0.001, "{HH}:{mm}:{ss}.{fff}", "\n{YYYY}-{MM}-{DD}", null, "\n{YYYY}-{MM}-{DD}", null, null, null, 1],
+];
+
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 /**
@@ -33,7 +42,7 @@ export function Chart({ times, series, label, height = 180, onSelect, empty = "N
       select: { show: Boolean(select.current) },
       scales: Object.fromEntries(scales.map((name) => [name, { range: (_, low, high) => [Math.min(0, low ?? 0), high > 0 ? high * 1.08 : 1] }])),
       axes: [
-        { ...line, font: "11px system-ui", space: 70, size: 30 },
+        { ...line, font: "11px system-ui", space: 80, size: 42, values: CLOCK },
         ...scales.map((scale, i) => ({
           ...line,
           scale,
@@ -83,7 +92,7 @@ export function Chart({ times, series, label, height = 180, onSelect, empty = "N
   });
   if (!enough) return html`<div class="empty">${empty}</div>`;
   const latest = series.map(({ label: name, values, format = compact }) => `${name} ${format(values.at(-1))}`).join(", ");
-  return html`<figure class="chart" role="img" aria-label=${`${label}: ${latest}`} ref=${box}></figure>`;
+  return html`<figure class="chart ${series[0].bars ? "bars" : ""}" role="img" aria-label=${`${label}: ${latest}`} ref=${box}></figure>`;
 }
 
 /** A line without axes, as wide as its place. */

@@ -2,8 +2,8 @@
 import { html, useMemo } from "./html.js";
 import { compact, rate } from "./format.js";
 
-const BOX = { width: 190, height: 54 };
-const GAP = { x: 120, y: 26 };
+const BOX = { width: 164, height: 54 };
+const GAP = { x: 84, y: 26 };
 const KIND = { topic: "Topic", flow: "Flow", table: "Table", view: "View", dead_letter: "Dead letters" };
 
 const fit = (text, letters) => (text.length > letters ? text.slice(0, letters - 1) + "…" : text);
@@ -27,7 +27,7 @@ export function Graph({ graph, notes = {}, failed = new Set(), selected, label }
           <rect width=${BOX.width} height=${BOX.height} rx="8" />
           <text class="kind" x="12" y="17">${KIND[node.kind] ?? node.kind}</text>
           <text class="note" x=${BOX.width - 12} y="17" text-anchor="end">${notes[node.id] ?? ""}</text>
-          <text class="name" x="12" y="38">${fit(node.name, 24)}</text>
+          <text class="name" x="12" y="38">${fit(node.name, 20)}</text>
         </g>`;
         return node.href ? html`<a key=${node.id} href=${node.href} aria-label=${`${KIND[node.kind] ?? node.kind} ${node.name}`}>${box}</a>` : html`<g key=${node.id}>${box}</g>`;
       })}
@@ -44,6 +44,6 @@ function Edge({ edge, from, to }) {
   const busy = edge.rows_per_s > 0;
   return html`<g>
     <path class="edge ${busy ? "busy" : ""}" d="M${x1} ${y1}C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2 - 2} ${y2}" marker-end="url(#tip)" />
-    ${words.map((text, i) => html`<text key=${i} class="note" x=${(x1 + x2) / 2} y=${(y1 + y2) / 2 - 6 + i * 20} text-anchor="middle">${text}</text>`)}
+    ${words.map((text, i) => html`<text key=${i} class="edge-note" x=${(x1 + x2) / 2} y=${(y1 + y2) / 2 - 6 + i * 20} text-anchor="middle">${text}</text>`)}
   </g>`;
 }

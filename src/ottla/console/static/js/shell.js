@@ -25,7 +25,7 @@ export function Frame({ children }) {
         <header class="bar">
           <button class="button quiet icon menu-button" aria-label="Menu" aria-expanded=${String(menu.value)} onClick=${() => (menu.value = !menu.value)}><${Icon} name="menu" /></button>
           <${Crumbs} path=${path} />
-          <button class="button search-button" aria-label="Go to a page, topic or group" onClick=${() => (opened.value = true)}>
+          <button class="button search-button" onClick=${() => (opened.value = true)}>
             <span class="row"><${Icon} name="search" /><span class="words">Go to…</span></span><kbd>Ctrl K</kbd>
           </button>
           <${ThemeSwitch} />

@@ -25,7 +25,7 @@ export default function Pipeline({ pipeline }) {
         { label: "Flows", value: count(flows.length), note: failed.size ? `${failed.size} failed` : "" },
         { label: "Rows", value: rate(sum("rows_per_s")) },
         { label: "Lag", value: compact(sum("lag")), note: "records not processed yet" },
-        { label: "Dead letters", value: count(data.dead_letters?.length ?? 0), note: "topics", href: "/dead-letters" },
+        { label: "Dead letters", value: count(data.dead_letters?.length ?? 0), note: data.dead_letters?.join(", ") || "no topic for them", href: "/dead-letters" },
         { label: "Last heard", value: html`<${Ago} ms=${Math.max(...flows.map(({ heard_ms: heard }) => heard ?? 0), head.heard_ms ?? 0) || null} />`, note: head.host ?? "" },
       ]} />
       ${linked && html`<${Panel} title="Graph" flush><${Graph} graph=${linked} notes=${notes} failed=${failed} selected=${chosen && `flow:${chosen}`} label=${`Graph of ${pipeline}`} /><//>`}

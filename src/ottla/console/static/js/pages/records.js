@@ -238,19 +238,20 @@ function SliderKeys({ buckets, width, select }) {
 const NULL = html`<span class="tree-null">null</span>`;
 
 function List({ found, columns, topic, chosen, choose, live }) {
+  const tight = live || Boolean(chosen);
   const fields = useMemo(() => columns.map((spelled) => ({ spelled, steps: steps(spelled) })).filter((one) => one.steps), [columns.join("\n")]);
   const table = [
     { key: "partition", title: "P", number: true, width: 52 },
     { key: "offset", title: "Offset", number: true, width: 96 },
-    { key: "timestamp", title: "Time", width: live ? 112 : 182, cell: (record) => html`<span title=${time(record.timestamp)}>${live ? clock(record.timestamp) : time(record.timestamp)}</span>` },
-    { key: "key", title: "Key", width: 150, mono: true, cell: (record) => (record.key === null ? NULL : line(record.key, 120)) },
+    { key: "timestamp", title: "Time", width: tight ? 122 : 186, cell: (record) => html`<span title=${time(record.timestamp)}>${tight ? clock(record.timestamp) : time(record.timestamp)}</span>` },
+    { key: "key", title: "Key", width: chosen ? 110 : 150, mono: true, cell: (record) => (record.key === null ? NULL : line(record.key, 120)) },
     ...fields.map(({ spelled, steps: path_ }) => ({ key: `field ${spelled}`, title: spelled, width: 150, mono: true, cell: (record) => shown(field(record, path_)) })),
     { key: "value", title: "Value", min: 240, mono: true, cell: (record) => (record.value === null ? NULL : line(record.value)) },
-    { key: "headers", title: "Headers", width: 84, number: true, wideOnly: true, cell: (record) => record.headers?.length || "" },
-    { key: "size", title: "Size", width: 84, number: true, wideOnly: true, cell: (record) => bytes(record.size) },
+    !chosen && { key: "headers", title: "Headers", width: 84, number: true, wideOnly: true, cell: (record) => record.headers?.length || "" },
+    !chosen && { key: "size", title: "Size", width: 84, number: true, wideOnly: true, cell: (record) => bytes(record.size) },
   ];
   return html`<${Table} label=${`Records of ${topic}`} columns=${table} rows=${found.records} rowKey=${({ partition, offset }) => `${partition}:${offset}`} selected=${chosen?.name} height="calc(100vh - 210px)"
-    open=${(record) => void choose(record)} loading=${found.running}
+    open=${(record) => void choose(record)} loading=${found.running && !live}
     empty=${live ? html`<${Empty} title="Waiting for new records">Records appear here as they are written.<//>` : html`<${Empty} title="Nothing found">${found.end?.complete ? "Everything was scanned." : ""}<//>`} />`;
 }
 

@@ -44,7 +44,7 @@ export default function Topic({ topic }) {
         { label: "Records", value: compact(records), note: records >= 10000 ? count(records) : "", href: path`/topics/${topic}/records` },
         { label: "Written", value: rate(head.records_per_s) },
         { label: "Size", value: bytes(head.log_bytes), note: head.replica_bytes ? `${bytes(head.replica_bytes)} with replicas` : "" },
-        { label: "Partitions", value: count(partitions.length), note: `${count(head.replication_factor)} replicas each` },
+        { label: "Partitions", value: count(partitions.length), note: `${plural(head.replication_factor, "replica")} each` },
         { label: "Cleanup", value: head.cleanup_policy ?? "–" },
       ]} />
       ${tab === "partitions" && html`<${Partitions} topic=${topic} partitions=${partitions} />`}
