@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ottla.schemas.avro.avro_schema import AvroSchema
 from ottla.schemas.limits import NESTING_MAX, require_size
-from ottla.schemas.model import AVRO, JSON, SCHEMA_TYPES, InvalidSchema, ParsedSchema, ResolvedReference
+from ottla.schemas.model import AVRO, JSON, PROTOBUF, SCHEMA_TYPES, InvalidSchema, ParsedSchema, ResolvedReference
 
 
 def parse(schema_type: str, text: str, references: Sequence[ResolvedReference] = (), *, lenient: bool = False) -> ParsedSchema:
@@ -24,6 +24,10 @@ def parse(schema_type: str, text: str, references: Sequence[ResolvedReference] =
             from ottla.schemas.json_schema.json_schema import JsonSchema
 
             return JsonSchema.parse(text, references, lenient=lenient)
+        if schema_type == PROTOBUF:
+            from ottla.schemas.protobuf.protobuf_schema import ProtobufSchema
+
+            return ProtobufSchema.parse(text, references)
     except RecursionError:
         raise InvalidSchema(f"schemas nest deeper than {NESTING_MAX} levels") from None
     raise InvalidSchema(f"schema type {schema_type!r} is none of {', '.join(SCHEMA_TYPES)}")
