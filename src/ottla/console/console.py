@@ -13,8 +13,11 @@ from ottla.cli.profile.chosen import Chosen, in_use
 from ottla.client.brokers import Brokers
 from ottla.console.access import Access
 from ottla.console.audit import Audit
+from ottla.console.jobs import Jobs
+from ottla.console.published import Published
 from ottla.console.records.masks import Masks
 from ottla.console.records.stream import Streams
+from ottla.console.records.writing import Writers
 from ottla.console.watch import Watch
 from ottla.exporter.cluster_reader import ClusterReader
 from ottla.metrics import Counters
@@ -42,6 +45,9 @@ class Console:
         self.audit = Audit(self.connection, settings.audit_topic)
         self.masks = Masks(settings.masks)
         self.streams = Streams()
+        self.writers = Writers()
+        self.jobs = Jobs()
+        self.published = Published(self.connection)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

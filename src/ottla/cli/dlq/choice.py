@@ -23,12 +23,15 @@ class Choice:
     """A topic."""
     selection: Selection = field(default_factory=Selection)
     """Of --where and --grep. Sees all headers."""
+    places: frozenset[tuple[int, int]] | None = None
+    """Only these, by partition and offset."""
 
     def takes(self, letter: Letter) -> bool:
         return (
             (self.reason is None or self.reason.lower() in (letter.reason or "").lower())
             and (self.flow is None or self.flow == letter.flow)
             and (self.source is None or self.source == letter.source_topic)
+            and (self.places is None or (letter.record.partition, letter.record.offset) in self.places)
             and self.selection.takes(letter.record)
         )
 

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from ottla.cli.copying.transfer import Committed, Transfer
 from ottla.cli.dlq.choice import Box, Choice
 from ottla.cli.dlq.letters import Letter
-from ottla.cli.dlq.progress import METADATA_MAX
+from ottla.cli.dlq.progress import METADATA_MAX, Progress
 from ottla.cli.failure import Failure
+from ottla.cli.formats import Outgoing
 from ottla.cli.positions import TopicIndex
 from ottla.cli.reading import Reader
 
@@ -65,9 +66,16 @@ class Replay:
         self._count_max = count_max
         self._scanned = dict(box.bounds.start)
         """The offset behind the last letter that was seen, of each partition."""
+        self.replayed = Replayed()
+        """As far as it is. Another thread may look at it."""
+        self._told_to_stop = False
+
+    def stop(self) -> None:
+        """End after the present batch, as if a limit were reached. For another thread."""
+        self._told_to_stop = True
 
     def run(self) -> Replayed:
-        replayed = Replayed()
+        replayed = self.replayed
         reader = Reader(self._box.connection, self._box.bounds)
         committed = time.monotonic()
         pending = 0
@@ -76,7 +84,7 @@ class Replay:
                 if replayed.limited:
                     break
                 pending += self._see(letter, replayed)
-                replayed.limited = self._count_max is not None and replayed.records >= self._count_max
+                replayed.limited = self._told_to_stop or (self._count_max is not None and replayed.records >= self._count_max)
             if replayed.limited:
                 break
             if pending and (pending >= _COMMIT_RECORDS or time.monotonic() - committed >= _COMMIT_S):
@@ -119,14 +127,32 @@ class Replay:
         self._scanned[key] = max(self._scanned[key], position)
 
     def _commit(self) -> None:
-        if self._transfer is None:
-            return
-        progress = {key: Committed(each.next_offset, each.metadata()) for key, each in self._box.progress.items()}
-        for (topic, partition), each in progress.items():
-            if len(each.metadata) > METADATA_MAX:
-                raise Failure(
-                    f"the letters chosen of {topic}-{partition} lie too scattered to remember which were replayed",
-                    "replay without a filter, or fewer at a time with --until or -n",
-                    code="PROGRESS_TOO_LARGE",
-                )
-        self._transfer.commit(progress)
+        if self._transfer is not None:
+            self._transfer.commit(committed_progress(self._box.progress))
+
+
+def committed_progress(progress: Mapping[TopicIndex, Progress]) -> dict[TopicIndex, Committed]:
+    """What a transaction commits so that a later replay takes no letter twice."""
+    committed = {key: Committed(each.next_offset, each.metadata()) for key, each in progress.items()}
+    for (topic, partition), each in committed.items():
+        if len(each.metadata) > METADATA_MAX:
+            raise Failure(
+                f"the letters chosen of {topic}-{partition} lie too scattered to remember which were replayed",
+                "replay without a filter, or fewer at a time with --until or -n",
+                code="PROGRESS_TOO_LARGE",
+            )
+    return committed
+
+
+def replay_edited(box: Box, letter: TopicIndex, offset: int, edited: Outgoing, to: str, transfer: Transfer) -> None:
+    """Write a record in the place of a letter, which is then replayed. The transfer has begun. Failure if it was already."""
+    progress = box.progress[letter]
+    if progress.done(offset):
+        raise Failure(
+            f"the letter at offset {offset} of {letter[0]}-{letter[1]} was replayed already",
+            "produce the record instead, if it is to be written again",
+            code="ALREADY_REPLAYED",
+        )
+    progress.add(offset, offset + 1)
+    transfer.send(to, edited.key, edited.value, edited.headers, partition=edited.partition, timestamp_ms=edited.timestamp_ms)
+    transfer.commit(committed_progress({letter: progress}))

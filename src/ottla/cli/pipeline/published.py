@@ -24,7 +24,7 @@ def show_all(connection: Connection, *, json_output: bool) -> None:
         found = pipelines(topic.Reader(client).poll())
     now = now_ms()
     if json_output:
-        print_document({"pipelines": [_document(each, now) for each in found]})
+        print_document({"pipelines": [pipeline_document(each, now) for each in found]})
     elif not found:
         note("no pipeline has published its progress to this cluster")
     else:
@@ -40,7 +40,7 @@ def documents(connection: Connection) -> list[dict[str, Any]]:
     """What all pipelines have published."""
     with _client(connection) as client:
         found = pipelines(topic.Reader(client).poll())
-    return [_document(each, now_ms()) for each in found]
+    return [pipeline_document(each, now_ms()) for each in found]
 
 
 def dead_letter_topics(connection: Connection) -> dict[str, list[str]]:
@@ -70,12 +70,17 @@ def forget(connection: Connection, name: str) -> None:
     note(f"pipeline {name} removed from {topic.TOPIC}; its topics, groups and checkpoints stay")
 
 
-@contextmanager
-def _client(connection: Connection) -> Iterator[Client]:
+def client_of(connection: Connection) -> Client:
+    """Failure if no broker answers. BrokerAway and KafkaError come from its calls."""
     connection.reach()
     servers = tuple(split_servers(connection.bootstrap_servers))
+    return Client(ClientOptions(servers, "ottla-cli", connection.security, api_timeout_ms=_TIMEOUT_MS))
+
+
+@contextmanager
+def _client(connection: Connection) -> Iterator[Client]:
     try:
-        with Client(ClientOptions(servers, "ottla-cli", connection.security, api_timeout_ms=_TIMEOUT_MS)) as client:
+        with client_of(connection) as client:
             yield client
     except BrokerAway as error:
         raise Failure(str(error), code="BROKER_AWAY") from None
@@ -83,7 +88,7 @@ def _client(connection: Connection) -> Iterator[Client]:
         raise Failure(str(error), code=error.code.name) from None
 
 
-def _document(pipeline: PublishedPipeline, now: int) -> dict[str, Any]:
+def pipeline_document(pipeline: PublishedPipeline, now: int) -> dict[str, Any]:
     flows = [
         {**flow.document, "state": flow.state(now), "checkpoint_age_s": flow.checkpoint_age_s(now)} for flow in pipeline.flows
     ]

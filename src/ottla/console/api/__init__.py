@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.console.api import brokers, groups, overview, records, security, session, topics, transactions
+from ottla.console.api import (
+    brokers,
+    dead_letters,
+    groups,
+    overview,
+    pipelines,
+    records,
+    security,
+    session,
+    topics,
+    trace,
+    transactions,
+)
 from ottla.console.endpoint import Endpoint
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
@@ -16,4 +28,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *groups.ENDPOINTS,
     *transactions.ENDPOINTS,
     *security.ENDPOINTS,
+    *pipelines.ENDPOINTS,
+    *dead_letters.ENDPOINTS,
+    *trace.ENDPOINTS,
 )

@@ -8,9 +8,9 @@ from typing import Any
 
 from starlette.responses import StreamingResponse
 
-from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, unknown_partition
+from ottla.cli.connection import Connection, unknown_partition
 from ottla.cli.console.settings import Role
-from ottla.cli.failure import EXIT_USAGE, Failure, explain
+from ottla.cli.failure import EXIT_USAGE, Failure
 from ottla.cli.find.batches import BatchSource
 from ottla.cli.find.scan import Scan
 from ottla.cli.formats import Format, Incoming, Outgoing, Reading
@@ -193,11 +193,11 @@ async def produce_records(console: Console, call: Call) -> Answer:
         documents = [{name: value for name, value in call.body.items() if name != "records"}]
     if not documents:
         raise bad("records is empty")
-    outgoing = [_outgoing(each, number) for number, each in enumerate(documents, 1)]
-    return {"records": await call.blocking(write_records, call.connection, call.path("topic"), outgoing)}
+    outgoing = [outgoing_of(each, number) for number, each in enumerate(documents, 1)]
+    return {"records": await call.blocking(console.writers.write, call.connection, call.path("topic"), outgoing)}
 
 
-def _outgoing(each: Any, number: int) -> Outgoing:
+def outgoing_of(each: Any, number: int) -> Outgoing:
     import json
 
     if not isinstance(each, dict):
@@ -209,59 +209,18 @@ def _outgoing(each: Any, number: int) -> Outgoing:
         raise Failure(message, failure.hint, code="BAD_REQUEST", exit_code=EXIT_USAGE) from None
 
 
-def write_records(connection: Connection, topic: str, records: Sequence[Outgoing]) -> list[dict[str, Any]]:
-    """Produce records, with acks=all. Failure with the first that the broker refused; those before it are written."""
-    known = connection.topic(topic)
-    for each in records:
-        if each.partition is not None and each.partition not in known.partitions:
-            raise unknown_partition(topic, each.partition, len(known.partitions))
-    producer = connection.producer(**{"acks": "all", "enable.idempotence": True, "message.max.bytes": 1_000_000_000})
-    written: list[dict[str, Any] | None] = [None] * len(records)
-    failures: list[Any] = []
-
-    def delivered(number: int) -> Any:
-        def tell(error: Any, message: Any) -> None:
-            if error is not None:
-                failures.append(error)
-            else:
-                kind, timestamp = message.timestamp()
-                written[number] = {
-                    "partition": message.partition(),
-                    "offset": message.offset(),
-                    "timestamp": timestamp if kind else None,
-                }
-
-        return tell
-
-    for number, each in enumerate(records):
-        more: dict[str, Any] = {}
-        if each.partition is not None:
-            more["partition"] = each.partition
-        if each.timestamp_ms is not None:
-            more["timestamp"] = each.timestamp_ms
-        named: Any = each.headers
-        producer.produce(topic, value=each.value, key=each.key, headers=named, on_delivery=delivered(number), **more)
-        producer.poll(0)
-    left = producer.flush(REQUEST_TIMEOUT_S)
-    if failures:
-        raise explain(failures[0], f"topic {topic}")
-    if left:
-        raise Failure(f"topic {topic}: {left} records are not acknowledged yet", "they may still be written", code="_TIMED_OUT")
-    return [each for each in written if each is not None]
-
-
 async def copy_records(console: Console, call: Call) -> Answer:
     places = call.needed("records", list)
     if not 0 < len(places) <= _COPIED_MAX:
         raise bad(f"records has {len(places)} places, not 1 to {_COPIED_MAX}")
     to = call.needed("to", str)
-    found = await call.blocking(
-        _copy, call.connection, call.path("topic"), [_place(each) for each in places], to, call.field("partition", int)
-    )
+    chosen = [place_of(each) for each in places]
+    copies = await call.blocking(_copies, call.connection, call.path("topic"), chosen, call.field("partition", int))
+    found = await call.blocking(console.writers.write, call.connection, to, copies)
     return {"records": found}
 
 
-def _place(each: Any) -> tuple[int, int]:
+def place_of(each: Any) -> tuple[int, int]:
     if not isinstance(each, Mapping) or not all(
         type(each.get(name)) is int and each[name] >= 0 for name in ("partition", "offset")
     ):
@@ -269,12 +228,9 @@ def _place(each: Any) -> tuple[int, int]:
     return each["partition"], each["offset"]
 
 
-def _copy(
-    connection: Connection, topic: str, places: Sequence[tuple[int, int]], to: str, partition: int | None
-) -> list[dict[str, Any]]:
+def _copies(connection: Connection, topic: str, places: Sequence[tuple[int, int]], partition: int | None) -> list[Outgoing]:
     read = [one_record(connection, topic, index, offset) for index, offset in places]
-    outgoing = [Outgoing(each.key, each.value, each.headers, partition, each.timestamp_ms) for each in read]
-    return write_records(connection, to, outgoing)
+    return [Outgoing(each.key, each.value, each.headers, partition, each.timestamp_ms) for each in read]
 
 
 _WRITTEN = document(records=listed(document(partition=INTEGER, offset=INTEGER, timestamp=maybe(INTEGER))))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Sequence
@@ -10,10 +11,11 @@ from typing import Any
 from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, result_of, unknown_topic
 from ottla.cli.console.settings import Role
 from ottla.cli.dlq.letters import is_dead_letter_name
-from ottla.cli.failure import Failure
+from ottla.cli.failure import Failure, raise_together
+from ottla.cli.positions import parse_position
 from ottla.console.api.overview import leader_bytes
 from ottla.console.console import Console
-from ottla.console.endpoint import Answer, Call, Endpoint, Param, bad
+from ottla.console.endpoint import Answer, Call, Endpoint, Param, bad, executes
 from ottla.console.lists import PARAMS, Page, Window, list_schema, page
 from ottla.console.live import View, follow
 from ottla.console.schema import BOOLEAN, INTEGER, NUMBER, OBJECT, STRING, by_name, document, listed, maybe, request
@@ -499,6 +501,40 @@ def _add_partitions(connection: Connection, name: str, count: int) -> None:
     result_of(future, f"topic {name}")
 
 
+async def delete_records(console: Console, call: Call) -> Answer:
+    name, before = call.path("topic"), call.needed("before", str)
+    partitions = call.field("partitions", list)
+    if partitions is not None and not all(type(each) is int and each >= 0 for each in partitions):
+        raise bad("partitions is a list of numbers")
+    found = await call.blocking(_delete_records, call.connection, name, partitions, before, executes(call))
+    if executes(call):
+        await console.watch.anew()
+    return found
+
+
+def _delete_records(
+    connection: Connection, name: str, partitions: list[int] | None, before: str, execute: bool
+) -> dict[str, Any]:
+    from ottla.cli.delete_records import delete_before, planned_deletion
+
+    bounds, target = planned_deletion(connection, name, partitions, parse_position(before, int(time.time() * 1000)))
+    if execute:
+        raise_together(delete_before(connection, {key: offset for key, offset in target.items() if offset > bounds[key][0]}))
+    return {
+        "executed": execute,
+        "partitions": [
+            {
+                "partition": key[1],
+                "log_start": bounds[key][0],
+                "before": offset,
+                "log_end": bounds[key][1],
+                "deleted": offset - bounds[key][0],
+            }
+            for key, offset in sorted(target.items())
+        ],
+    }
+
+
 _LIST_PARAMS = (
     *PARAMS,
     Param("internal", "1: internal topics too", BOOLEAN),
@@ -566,5 +602,19 @@ ENDPOINTS = (
         role=Role.ADMIN,
         changes=True,
         body=request(count=INTEGER),
+    ),
+    Endpoint(
+        "POST",
+        "/api/topics/{topic}/delete-records",
+        "Delete the records before a position; a preview unless `execute`",
+        delete_records,
+        document(
+            executed=BOOLEAN,
+            partitions=listed(document(partition=INTEGER, log_start=INTEGER, before=INTEGER, log_end=INTEGER, deleted=INTEGER)),
+        ),
+        role=Role.ADMIN,
+        changes=True,
+        body=request(before=STRING, partitions_=maybe(listed(INTEGER)), execute_=BOOLEAN),
+        audit=executes,
     ),
 )

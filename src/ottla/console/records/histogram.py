@@ -40,6 +40,7 @@ async def histogram(
         return {"from_ms": from_ms, "until_ms": until_ms, "bucket_ms": 0, "buckets": [], "total": 0, "exact": True}
     count = max(1, min(buckets, LOOKUPS_MAX // max(1, len(leaders)), until_ms - from_ms))
     width_ms = -(-(until_ms - from_ms) // count)
+    count = -(-(until_ms - from_ms) // width_ms)
     instants = [from_ms + width_ms * number for number in range(count + 1)]
     asks = [ask for instant in instants for ask in _asks(topic.name, leaders, instant, _WITH_TIMESTAMPS)]
     answers = iter(await _answers(brokers, asks))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ottla.cli.connection import Connection, unknown_partition
@@ -113,20 +113,37 @@ class Plan:
             return only_of_key(connection, bounds, self.selection.key)
         return bounds, []
 
+    def in_topics(self, topics: Sequence[str]) -> Plan:
+        return replace(self, topics=list(topics))
+
+    def also(self, selection: Selection) -> Plan:
+        """With the expression of another selection too."""
+        if self.selection.where is not None:
+            raise bad("header= and where= exclude each other", 'write headers["name"] == "value" in where')
+        return replace(self, selection=Selection(selection.where, self.selection.grep, self.selection.key))
+
     @property
     def yielded(self) -> dict[TopicIndex, list[int]]:
         return {key: shown for key, (_, _, shown) in (self.left or {}).items()}
 
 
 def _selection(call: Call) -> Selection:
+    search = call.word("search")
+    return select_for(
+        call.word("where"),
+        search,
+        call.word("key"),
+        regex=call.flag("regex") and search is not None,
+        ignore_case=call.flag("ignore_case") and search is not None,
+    )
+
+
+def select_for(
+    where: str | None, search: str | None = None, key: str | None = None, *, regex: bool = False, ignore_case: bool = False
+) -> Selection:
+    """The selection of a request. A Failure says that the request is wrong."""
     try:
-        return select(
-            call.word("where"),
-            call.word("search"),
-            call.word("key"),
-            regex=call.flag("regex") and call.word("search") is not None,
-            ignore_case=call.flag("ignore_case") and call.word("search") is not None,
-        )
+        return select(where, search, key, regex=regex, ignore_case=ignore_case)
     except Failure as failure:
         raise Failure(failure.message, failure.hint, code="BAD_REQUEST", exit_code=EXIT_USAGE) from None
 

@@ -107,22 +107,7 @@ class Search:
             raise _OverBudget
 
     def _progress(self, scan: Scan) -> dict[str, Any]:
-        done, all_ = scan.offsets
-        seconds = max(scan.seconds, 0.001)
-        return {
-            "found": self._found,
-            "records": scan.tally.records,
-            "bytes": scan.tally.size_bytes,
-            "offsets_done": done,
-            "offsets_all": all_,
-            "partitions_done": sum(reach.complete for reach in scan.reaches),
-            "partitions_all": len(scan.reaches),
-            "elapsed_s": round(seconds, 3),
-            "bytes_per_s": round(scan.tally.size_bytes / seconds),
-            "records_per_s": round(scan.tally.records / seconds),
-            "left_s": round(seconds * (all_ - done) / done, 1) if done else None,
-            "at_ms": self._last_ms,
-        }
+        return progress_of(scan, self._found, self._last_ms)
 
     def _end(self, scan: Scan, reason: str) -> dict[str, Any]:
         return {
@@ -143,3 +128,23 @@ class Search:
                 for reach in scan.reaches
             ],
         }
+
+
+def progress_of(scan: Scan, found: int, at_ms: int | None) -> dict[str, Any]:
+    """How far a scan is. `at_ms` is the time of the last record that was shown."""
+    done, all_ = scan.offsets
+    seconds = max(scan.seconds, 0.001)
+    return {
+        "found": found,
+        "records": scan.tally.records,
+        "bytes": scan.tally.size_bytes,
+        "offsets_done": done,
+        "offsets_all": all_,
+        "partitions_done": sum(reach.complete for reach in scan.reaches),
+        "partitions_all": len(scan.reaches),
+        "elapsed_s": round(seconds, 3),
+        "bytes_per_s": round(scan.tally.size_bytes / seconds),
+        "records_per_s": round(scan.tally.records / seconds),
+        "left_s": round(seconds * (all_ - done) / done, 1) if done else None,
+        "at_ms": at_ms,
+    }
