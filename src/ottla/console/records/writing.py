@@ -27,7 +27,7 @@ class Writers:
         self._lock = threading.Lock()
 
     def write(self, connection: Connection, topic: str, records: Sequence[Outgoing]) -> list[dict[str, Any]]:
-        """Produce records, acknowledged by all replicas in sync. Failure with the first that was refused; others may be written."""
+        """Produce records, acknowledged by all replicas in sync. Failure if one is refused; others may be written."""
         known = connection.topic(topic)
         for each in records:
             if each.partition is not None and each.partition not in known.partitions:
