@@ -6,11 +6,13 @@ Spark's file `metadata` holds the query's id, `offsets/N` the offsets of batch N
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
+from ottla.pipelines.data_source.offsets import SourceOffsets
 from ottla.pipelines.definitions import Files, Flow, Source
 from ottla.pipelines.failure import PipelineError
 from ottla.pipelines.graph import Plan
@@ -72,6 +74,31 @@ class Checkpoint:
                 hint=f"remove it with `ottla pipeline reset … --flow {flow}`, or give the flow another name",
             )
         return found
+
+    def note(self) -> dict[str, Any] | None:
+        """The note, whosever it is."""
+        text = self._read(NOTE)
+        return None if text is None else note_in(text, f"{self.location}/{NOTE}")
+
+    def last_batch(self) -> int | None:
+        """The last batch in the offset log. None before the first."""
+        return max((int(name) for name in self._files.names(f"{self.location}/offsets") if name.isdecimal()), default=None)
+
+    def watermark_ms(self, batch_id: int) -> int:
+        """The watermark with which a batch ran. PipelineError if the batch is not in the offset log any more."""
+        text = self._read(f"offsets/{batch_id}")
+        if text is None:
+            raise PipelineError(f"{self.location}/offsets/{batch_id} is missing")
+        return int(_document(text.split("\n")[1], f"{self.location}/offsets/{batch_id}", "batchWatermarkMs")["batchWatermarkMs"])
+
+    def forge_batch(self, batch_id: int, ends: PartitionOffsets, watermark_ms: int) -> None:
+        """Write the entry of a batch that Spark has not planned: at the next start it runs this one first."""
+        before = self._read(f"offsets/{batch_id - 1}")
+        assert before is not None
+        draft, entry = f"{self.location}/_offsets-{batch_id}", f"{self.location}/offsets/{batch_id}"
+        self._files.write_text(draft, forged(before, ends, watermark_ms))
+        if not self._files.rename(draft, entry):
+            raise PipelineError(f"{entry} cannot be written", hint="another upgrade may be under way: run the upgrade again")
 
     def batch_offsets(self, batch_id: int, starting: PartitionOffsets) -> BatchOffsets:
         """The offsets of a batch. Partitions that no earlier batch had start at `starting`, or at 0."""
@@ -141,6 +168,23 @@ def local_folder(location: str) -> Path | None:
     if location.startswith("file:/"):
         return Path("/" + location.removeprefix("file:").lstrip("/"))
     return None if "://" in location else Path(location)
+
+
+def forged(entry: str, ends: PartitionOffsets, watermark_ms: int) -> str:
+    """The entry of a batch that follows this one in Spark's offset log, up to these offsets and with this watermark."""
+    head, metadata, *lines = entry.split("\n")
+    document = json.loads(metadata)
+    document["batchWatermarkMs"] = watermark_ms
+    document["batchTimestampMs"] = max(int(time.time() * 1000), int(document["batchTimestampMs"]))
+    ended = []
+    for line in lines:
+        found = SourceOffsets.of(json.loads(line))
+        # Spark compares texts: an entry that differs only in its spaces would be new data.
+        assert json.dumps(found.document()) == line, line
+        read = {where.topic for where in found.positions}
+        positions = dict(found.positions) | {where: offset for where, offset in ends.items() if where.topic in read}
+        ended.append(json.dumps(SourceOffsets(positions, found.topic_ids).document()))
+    return "\n".join([head, json.dumps(document, separators=(",", ":")), *ended])
 
 
 def offsets_of(line: str) -> PartitionOffsets:

@@ -1,8 +1,8 @@
 """One Kafka transaction per micro-batch, shared by all tasks of the batch. Spark calls `write` from foreachBatch.
 
 1. InitProducerId: completes or aborts the transaction of a dead driver, fences its tasks, restarts the sequences.
-2. Read the marker of the last committed batch from the flow's group. If this batch is committed, let Spark's state stores follow
-   and write nothing.
+2. Read the marker of the last committed batch from the flow's group. If another version of the pipeline is live, end
+   (`takeover`). If this batch is committed, let Spark's state stores follow and write nothing.
 3. The target takes the rows: a topic through tasks that write with this (producer id, epoch), a table by the batch's id.
 4. Records that did not parse go to the dead-letter topic in the same transaction, or stop the flow.
 5. TxnOffsetCommit of the source's offsets, with the marker on the first of them, and EndTxn.
@@ -24,7 +24,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.client.blocking import BrokerAway, Client
-from ottla.client.offsets import committed_offsets
 from ottla.client.options import ClientOptions
 from ottla.client.transactions import CommittedOffset, add_offsets, end_txn, init_producer_id, txn_offset_commit
 from ottla.errors import KafkaError
@@ -32,9 +31,10 @@ from ottla.pipelines import producing, scratch, spark_errors
 from ottla.pipelines.checkpoint import BatchOffsets, Checkpoint, PartitionOffsets
 from ottla.pipelines.definitions import Flow, Sink
 from ottla.pipelines.failure import PipelineError
-from ottla.pipelines.marker import Marker, marker_in
+from ottla.pipelines.marker import FIRST, Marker
 from ottla.pipelines.session import is_local
 from ottla.pipelines.spark_jvm import is_in_one_task
+from ottla.pipelines.takeover import Claim
 from ottla.records.batch import SEQUENCE_MAX
 from ottla.records.compression import CODEC_NAMES
 from ottla.types import ProducerIdAndEpoch, TopicPartition
@@ -143,6 +143,10 @@ class ExactlyOnceSink:
     send_dead_letters: SendDeadLetters
     starting: PartitionOffsets = field(default_factory=dict)
     transaction_timeout_ms: int = 600_000
+    version: str = FIRST
+    generation: str = FIRST
+    switch_id: str = ""
+    """The transactional id that makes another version live."""
     totals: Totals = field(default_factory=Totals)
     failure: PipelineError | None = None
     """Why the flow ended. Spark's own report is this error after its way through Java."""
@@ -151,6 +155,10 @@ class ExactlyOnceSink:
     _client: Client | None = None
     _batch_id: int = -1
     """The batch that was started last."""
+    _claim: Claim = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._claim = Claim(self.flow, self.group_id, self.switch_id, self.version, self.closing)
 
     def write(self, frame: DataFrame, batch_id: int) -> None:
         """Write one micro-batch. Returns when it is committed; if it raises, nothing of the batch is visible."""
@@ -178,7 +186,7 @@ class ExactlyOnceSink:
         if query_id is None:
             raise PipelineError(f"{self.checkpoint.location}/metadata is missing")
         offsets = self.checkpoint.batch_offsets(batch_id, self.starting)
-        marker = Marker(query_id, batch_id, offsets.fingerprint)
+        marker = Marker(query_id, batch_id, offsets.fingerprint, self.version, self.generation)
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 self._attempt(frame, marker, offsets)
@@ -242,8 +250,7 @@ class ExactlyOnceSink:
 
     def _is_committed(self, client: Client, marker: Marker) -> bool:
         """Whether this batch is committed already. PipelineError if the marker contradicts the checkpoint."""
-        committed = committed_offsets(client, self.group_id, require_stable=True)
-        found = [each for each in (marker_in(entry.metadata) for entry in committed.values()) if each is not None]
+        found = self._claim.markers(client)
         last = max((each for each in found if each.query_id == marker.query_id), key=lambda each: each.batch_id, default=None)
         if last is None or last.batch_id < marker.batch_id:
             return False

@@ -24,3 +24,7 @@ class PipelineError(Exception):
         self.message = message
         self.place = place
         self.hint = hint
+
+
+class Superseded(PipelineError):
+    """Another version of the pipeline is live, or an upgrade is about to make it live. This driver must end, not try again."""

@@ -40,6 +40,8 @@ class Frames:
     starting: dict[str, str] = field(default_factory=dict)
     given: Callable[[Source | Files], DataFrame | None] | None = None
     """The rows of an input, in place of those of its topics (`reading.rows`) or files. None: those."""
+    bounds: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Options by source that replace how much it reads at a time and how far, for a run over past records."""
 
     def result(self, flow: Flow) -> DataFrame:
         """The DataFrame that the flow's function or query makes of its inputs. PipelineError at the user's line.
@@ -116,6 +118,9 @@ class Frames:
                 FileSystem(self.spark, node.path).make_directory(node.path)
             return reading.files(self.spark, node)
         options = reading.options_of(node, kafka_options(self.project), self.starting.get(node.name))
+        if node.name in self.bounds:
+            kept = {name: value for name, value in options.items() if name.lower() not in reading.PACE}
+            options = kept | self.bounds[node.name]
         try:
             # Spark would report it when the query starts, without the place.
             check_stream(source_options(options))

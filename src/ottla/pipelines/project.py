@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from ottla.pipelines.failure import PipelineError, Place
+from ottla.pipelines.marker import FIRST
 from ottla.pipelines.preflight import check_master_name
 from ottla.pipelines.values import option_text
 
@@ -62,9 +63,22 @@ class Project:
     ship: bool = True
     conf: Mapping[str, str] = field(default_factory=dict)
     kafka: Mapping[str, str] = field(default_factory=dict)
+    version: str = FIRST
+    """The version of the pipeline that runs: `switch.live_project` reads it from the cluster."""
+    generations: Mapping[str, str] = field(default_factory=dict)
+    """Of the checkpoints of flows that an upgrade gave a new one."""
+
+    def generation(self, flow: str) -> str:
+        return self.generations.get(flow, FIRST)
 
     def checkpoint(self, flow: str) -> str:
-        return f"{self.storage.rstrip('/')}/{flow}"
+        generation = self.generation(flow)
+        return f"{self.storage.rstrip('/')}/{flow}{'' if generation == FIRST else f'.v{generation}'}"
+
+    @property
+    def switch_id(self) -> str:
+        """The transactional id of the transaction that makes another version live. No flow has such a name."""
+        return f"{self.name}.version-switch"
 
     def group_id(self, flow: str) -> str:
         """The consumer group that holds the flow's committed offsets, and the transactional id of its sink."""

@@ -27,6 +27,10 @@ _VALUE = "_ottla_value"
 _CORRUPT = "_ottla_corrupt"
 
 
+PACE = frozenset({"maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay"})
+"""Options that only say how much is read at a time."""
+
+
 def metric(source: Source) -> str:
     return f"ottla.bad.{source.name}"
 
@@ -46,6 +50,11 @@ def stream(spark: SparkSession, source: Source, options: Mapping[str, str]) -> D
 
     # Spark does not tell a Python source which columns a query uses, so the schema does. All others would cross into the JVM.
     return rows(spark.readStream.format("ottla").schema(schema_of(("value", *source.columns))).options(**options).load(), source)
+
+
+def shadow(spark: SparkSession, source: Source, folder: str) -> DataFrame:
+    """The records of a directory of Parquet files with keys and values, as a stream."""
+    return rows(spark.readStream.option("recursiveFileLookup", "true").schema("value binary").parquet(folder), source)
 
 
 def rows(raw: DataFrame, source: Source) -> DataFrame:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.client.blocking import Client
 from ottla.client.options import ClientOptions
-from ottla.pipelines import dead_letters, encoding, spark_errors, tables, topics
+from ottla.pipelines import dead_letters, encoding, spark_errors, switching, tables, topics
 from ottla.pipelines.checkpoint import Checkpoint, PartitionOffsets, inputs_of, offsets_of
 from ottla.pipelines.dead_letters import Refusals
 from ottla.pipelines.definitions import Flow, Sink, Source, Table
@@ -23,6 +23,8 @@ from ottla.pipelines.frames import Frames, checked, kafka_options
 from ottla.pipelines.graph import Plan
 from ottla.pipelines.project import Project
 from ottla.pipelines.published import documents
+from ottla.pipelines.takeover import VersionWatch
+from ottla.pipelines.versions import Versions, code_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,7 +42,8 @@ class PipelineRun:
     """The running queries of a pipeline: `with run: run.start() …`. The end of the block stops them."""
 
     def __init__(self, spark: SparkSession, project: Project, plan: Plan, *, once: bool = False) -> None:
-        self.spark, self.project, self.plan, self.once = spark, project, plan, once
+        self.spark, self.plan, self.once = spark, plan, once
+        self._given = project
         self.sinks: dict[str, ExactlyOnceSink] = {}
         self.queries: dict[str, StreamingQuery] = {}
         self.stopping = threading.Event()
@@ -48,6 +51,7 @@ class PipelineRun:
         """Why a flow failed."""
         self._is_stopped = False
         self._writers: dict[str, DataStreamWriter] = {}
+        self._watch: VersionWatch | None = None
         self._restarts: dict[str, int] = {}
         self._ended: set[str] = set()
         """Queries that ended without an error."""
@@ -67,12 +71,19 @@ class PipelineRun:
     @cached_property
     def options(self) -> ClientOptions:
         """The options of all clients of the run. PipelineError if no broker answers."""
-        return topics.connect(self.project)
+        return topics.connect(self._given)
+
+    @cached_property
+    def project(self) -> Project:
+        """The project with the live version of the pipeline and its checkpoints."""
+        with Client(self.options) as client:
+            return switching.live_project(client, self._given, [flow.name for flow in self.plan.queries])
 
     def start(self) -> None:
         """Start all queries in the order of the data flow. PipelineError if one cannot start; `stop` stops the others."""
         for file in modules_beside(self.plan):
             self.spark.sparkContext.addPyFile(file)
+        Versions(self.spark, self.project.storage).keep_running(self.project.version, code_of(self.project.file))
         # Prepare all before the first starts, so that a mistake in one flow starts none.
         self._writers = {flow.name: self._prepared(flow) for flow in self.plan.queries}
         for flow in self.plan.queries:
@@ -87,6 +98,9 @@ class PipelineRun:
                 # The flows that read its topic must see all its output.
                 while not self.stopping.is_set() and not self._has_ended(flow.name):
                     self.stopping.wait(_POLL_S)
+        if not self.once:
+            groups = {self.project.group_id(flow.name): flow for flow in self.plan.queries}
+            self._watch = VersionWatch(self.options, self.project.version, groups, self.stopping)
 
     def _prepared(self, flow: Flow) -> DataStreamWriter:
         spark, project, target = self.spark, self.project, flow.to
@@ -96,6 +110,11 @@ class PipelineRun:
         inputs = inputs_of(self.plan, flow, sources)
         note = checkpoint.own_note(project.name, flow.name, inputs) or {}
         starting = note.get("starting") or self._resolved(sources)
+        if note and checkpoint.query_id() is None:
+            # Partitions that were added since the note was written are read from their start.
+            with Client(self.options) as client:
+                options = {name: str(entry["option"]) for name, entry in starting.items()}
+                starting = {source.name: topics.resolve(client, source, options[source.name]) for source in sources}
         frames.starting = {name: str(entry["option"]) for name, entry in starting.items()}
         result = checked(frames, flow)
         write_rows = self._write_rows(flow, result)
@@ -122,6 +141,9 @@ class PipelineRun:
             refusals.send,
             offsets,
             project.transaction_timeout_ms,
+            project.version,
+            project.generation(flow.name),
+            project.switch_id,
         )
         writer = result.writeStream.queryName(project.group_id(flow.name)).outputMode(flow.output_mode)
         writer = writer.option("checkpointLocation", checkpoint.location).foreachBatch(sink.write)
@@ -159,6 +181,8 @@ class PipelineRun:
         while True:
             for name in self.queries:
                 self._has_ended(name)
+            if self._watch is not None and self._watch.found is not None:
+                raise self._failed(*self._watch.found)
             if time.monotonic() >= until or self.stopping.is_set() or not self.running:
                 return
             self.stopping.wait(_POLL_S)

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from subprocess import TimeoutExpired
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ottla.pipelines.spark_errors import is_incompatible_class
 
@@ -214,6 +214,29 @@ def check_streaming(frame: DataFrame, output_mode: str) -> None:
     mode = {"append": modes.Append, "update": modes.Update, "complete": modes.Complete}[output_mode]()
     checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
     checker.checkForStreaming(cast(Any, frame._jdf).queryExecution().analyzed(), mode)
+
+
+class PlanNode(NamedTuple):
+    name: str
+    text: str
+    """Its line in Spark's explanation of the plan."""
+    is_streaming: bool
+
+
+def analysed_plan(frame: DataFrame) -> tuple[str, list[PlanNode], bool]:
+    """Spark's analysed plan: its text, its nodes from the top, and whether it calls Python functions."""
+    plan = cast(Any, frame._jdf).queryExecution().analyzed()
+    nodes: list[PlanNode] = []
+
+    def visit(node: Any) -> None:
+        nodes.append(PlanNode(str(node.nodeName()), str(node.simpleString(10_000)), bool(node.isStreaming())))
+        children = node.children()
+        for number in range(children.size()):
+            visit(children.apply(number))
+
+    visit(plan)
+    python = _jvm(frame.sparkSession).org.apache.spark.sql.catalyst.trees.TreePattern.PYTHON_UDF()
+    return str(plan.toString()), nodes, bool(plan.containsPattern(python))
 
 
 def is_in_one_task(frame: DataFrame) -> bool:

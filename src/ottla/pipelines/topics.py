@@ -175,10 +175,7 @@ def _written(plan: Plan) -> Iterator[MissingTopic]:
 def resolve(client: Client, source: Source, starting: str) -> dict[str, Any]:
     """Where a source starts: {"option": the value of startingOffsets, "offsets": {topic: {partition: offset}}}."""
     try:
-        names = source.topics or tuple(
-            sorted(name for name, topic in client.topics().items() if not topic.is_internal and reads(source, name))
-        )
-        places = [TopicPartition(name, part) for name in names for part in client.topic(name).partitions]
+        places = places_of(client, source)
         if starting in ("earliest", "latest"):
             wanted = dict.fromkeys(places, EARLIEST if starting == "earliest" else LATEST)
             found = {where: entry.offset for where, entry in list_offsets(client, wanted).items()}
@@ -200,6 +197,14 @@ def resolve(client: Client, source: Source, starting: str) -> dict[str, Any]:
     offsets = nested(found)
     # "earliest" stays correct while retention removes records, and new topics of a pattern are read from their start.
     return {"option": "earliest" if starting == "earliest" or not offsets else json.dumps(offsets), "offsets": offsets}
+
+
+def places_of(client: Client, source: Source) -> list[TopicPartition]:
+    """The partitions that a source reads now."""
+    names = source.topics or tuple(
+        sorted(name for name, topic in client.topics().items() if not topic.is_internal and reads(source, name))
+    )
+    return [TopicPartition(name, part) for name in names for part in client.topic(name).partitions]
 
 
 def _refused(what: str, place: Place, error: KafkaError, topic: str | None) -> PipelineError:

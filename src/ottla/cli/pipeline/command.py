@@ -1,8 +1,9 @@
-"""`ottla pipeline`: init, check, test, run, status, reset, forget."""
+"""`ottla pipeline`: init, check, test, run, upgrade, rollback, status, reset, forget."""
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from ottla.pipelines.graph import Plan
     from ottla.pipelines.project import Project
 
-app = Commands(help="Pipelines on Spark: init, check, test, run, status, reset, forget.", no_args_is_help=True)
+app = Commands(help="Pipelines on Spark: init, check, test, run, upgrade, rollback, status, reset, forget.", no_args_is_help=True)
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The Python file of the pipeline.")]
 Settings = Annotated[
@@ -44,6 +45,16 @@ Master = Annotated[
 Conf = Annotated[list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark (repeatable).")]
 Name = Annotated[str | None, typer.Option("--name", metavar="NAME", help="The name of the pipeline, the prefix of its groups.")]
 FlowNames = Annotated[list[str] | None, typer.Option("--flow", metavar="NAME", help="Only this flow (repeatable).")]
+
+Records = Annotated[
+    int, typer.Option("--records", "-n", metavar="N", min=1, help="Compare over the last N records of each source.")
+]
+FromTime = Annotated[
+    str | None, typer.Option("--from", metavar="TIME", help="Compare over the records since then: 2h, 2026-11-19T10:00.")
+]
+Sample = Annotated[int, typer.Option("--sample", metavar="N", min=0, help="Show at most N rows that differ.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Stop after the comparison: switch nothing.")]
+AndRun = Annotated[bool, typer.Option("--run", help="Go on as the new driver, until Ctrl-C or SIGTERM.")]
 
 _RUN_AGAIN = "no data is lost: run the pipeline again"
 
@@ -200,6 +211,98 @@ def run_cases(
         raise Failure(
             f"{len(failed)} of {counted(len(outcomes), 'case')} differ: {', '.join(failed)}", "--update accepts what was found"
         )
+
+
+@app.add("upgrade", changes=True)
+def upgrade(
+    file: File,
+    settings: Settings = None,
+    bootstrap_servers: Bootstrap = None,
+    storage: Storage = None,
+    trigger: Trigger = None,
+    master: Master = None,
+    conf: Conf = None,
+    name: Name = None,
+    records: Records = 100_000,
+    since: FromTime = None,
+    sample: Sample = 20,
+    old: Annotated[
+        Path | None, typer.Option("--old", metavar="FILE", help="The code that runs now. (default: what `run` has kept)")
+    ] = None,
+    dry_run: DryRun = False,
+    run: AndRun = False,
+    yes: Yes = False,
+    json_output: Json = False,
+) -> None:
+    """Replace the code of a running pipeline: compare both versions over past records, then switch in one Kafka transaction.
+
+    The driver of the old version ends at the switch. Readers with read_committed see each result once.
+    """
+    from ottla.pipelines import project as projects
+
+    with _explained():
+        from ottla.cli.pipeline import upgrading
+
+        project = projects.override(
+            projects.read(file, settings),
+            conf=parse_pairs(conf, "--conf"),
+            bootstrap_servers=bootstrap_servers,
+            storage=storage,
+            trigger=trigger,
+            master=master,
+            name=name,
+        )
+        wish = upgrading.Wish(records, _time_ms(since), sample, dry_run, yes, run, json_output)
+        upgrading.upgrade(project, wish, old)
+
+
+@app.add("rollback", changes=True)
+def rollback(
+    file: File,
+    settings: Settings = None,
+    bootstrap_servers: Bootstrap = None,
+    storage: Storage = None,
+    trigger: Trigger = None,
+    master: Master = None,
+    conf: Conf = None,
+    name: Name = None,
+    to: Annotated[int | None, typer.Option("--to", metavar="VERSION", help="An older version than the one before.")] = None,
+    records: Records = 100_000,
+    since: FromTime = None,
+    sample: Sample = 20,
+    dry_run: DryRun = False,
+    run: AndRun = False,
+    yes: Yes = False,
+    json_output: Json = False,
+) -> None:
+    """Make the code of an older version live again, as `upgrade` does. FILE only names the pipeline: its code is not read."""
+    from ottla.pipelines import project as projects
+
+    with _explained():
+        from ottla.cli.pipeline import upgrading
+
+        project = projects.override(
+            projects.read(file, settings),
+            conf=parse_pairs(conf, "--conf"),
+            bootstrap_servers=bootstrap_servers,
+            storage=storage,
+            trigger=trigger,
+            master=master,
+            name=name,
+        )
+        wish = upgrading.Wish(records, _time_ms(since), sample, dry_run, yes, run, json_output)
+        upgrading.rollback(project, wish, to)
+
+
+def _time_ms(text: str | None) -> int | None:
+    from ottla.cli.positions import parse_time_ms
+
+    if text is None:
+        return None
+    found = parse_time_ms(text, int(time.time() * 1000))
+    if found is None:
+        raise Failure(f"--from {text!r} is not a time", "write 2h, 2026-11-19T10:00 or @1763546400000", exit_code=EXIT_USAGE)
+    return found
 
 
 @app.add("status")

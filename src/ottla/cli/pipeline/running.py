@@ -38,7 +38,7 @@ def run_flows(spark: SparkSession, project: Project, plan: Plan, *, once: bool, 
     live = sys.stdout.isatty() and not json_output
     tell = None if live else (_print_now if json_output else lambda found: print(progress_table.line(found), flush=True))
     watch = progress.Watch(f"{project.name}.", run.sinks, tell)
-    described = documents.Run(project, plan)
+    described = documents.Run(run.project, plan)
     if project.metrics is not None:
         progress_metrics.serve_metrics(project.metrics, lambda: documents.of_flows(described, run, watch).values())
 

@@ -32,6 +32,7 @@ _KNOWN = (
     "endingOffsetsByTimestamp",
     "failOnDataLoss",
     "includeHeaders",
+    "untilOffsets",
     "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
@@ -77,6 +78,8 @@ class SourceOptions:
     assigned: tuple[TopicPartition, ...] = ()
     starting: ReadBound | None = None
     ending: ReadBound | None = None
+    until: Positions | None = None
+    """A stream does not read beyond these offsets, nor partitions that are not named."""
     late_start_is_error: bool = True
     fail_on_data_loss: bool = True
     include_headers: bool = False
@@ -118,6 +121,7 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
         assigned=_assigned(given),
         starting=_position(given, "starting"),
         ending=_position(given, "ending"),
+        until=_until(given),
         late_start_is_error=_one_of(given, "startingOffsetsByTimestampStrategy", ("error", "latest")) == "error",
         fail_on_data_loss=_bool(given, "failOnDataLoss", True),
         include_headers=_bool(given, "includeHeaders", False),
@@ -146,7 +150,7 @@ def check_stream(options: SourceOptions) -> SourceOptions:
 
 def check_batch(options: SourceOptions) -> SourceOptions:
     """The options, if a batch query may have them."""
-    for name in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"):
+    for name in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "untilOffsets"):
         if name in options.given:
             raise InvalidOption(name, "…", "a batch query has no triggers; use spark.readStream")
     if options.starting is not None and (
@@ -215,6 +219,12 @@ def _position(given: Mapping[str, str], edge: str) -> ReadBound | None:
         return ReadBound(name, everywhere=EARLIEST if word == "earliest" else LATEST)
     allowed = 'it is earliest, latest, or JSON like {"topic":{"0":23,"1":-2}} (-2 is earliest, -1 latest)'
     return ReadBound(name, offsets=_by_partition(given, name, EARLIEST, allowed))
+
+
+def _until(given: Mapping[str, str]) -> Positions | None:
+    if "untilOffsets" not in given:
+        return None
+    return _by_partition(given, "untilOffsets", 0, 'it is JSON like {"topic":{"0":23,"1":17}}')
 
 
 def _by_partition(given: Mapping[str, str], name: str, lowest: int, allowed: str) -> Positions:

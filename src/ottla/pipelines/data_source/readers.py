@@ -118,6 +118,8 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         now = self._latest = self._end_offsets()
         if self._target is not None:
             now = _limited_to(now, self._target)
+        if self.options.until is not None:
+            now = _not_beyond(self.options.until, began, now)
         begin_at = self._planner().surviving(began, now)
         ends = now.positions
         if self._should_wait(sum(available(begin_at.positions, ends).values()), limit):
@@ -201,6 +203,15 @@ def _limited_to(now: SourceOffsets, target: SourceOffsets) -> SourceOffsets:
         },
         now.topic_ids,
     )
+
+
+def _not_beyond(until: Mapping[TopicPartition, int], began: SourceOffsets, now: SourceOffsets) -> SourceOffsets:
+    """`now`, but not beyond `until`. Partitions that it does not name stay where the query began."""
+    positions = {
+        where: max(min(offset, until.get(where, 0)), min(offset, began.positions.get(where, 0)))
+        for where, offset in now.positions.items()
+    }
+    return SourceOffsets(positions, now.topic_ids)
 
 
 class TopicRanges(InputPartition):

@@ -1,0 +1,254 @@
+"""`ottla pipeline upgrade` and `rollback`: what is shown, what is asked, and in which order."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from ottla.cli.failure import EXIT_USAGE, Failure
+from ottla.cli.output import counted, note, print_document, print_table
+from ottla.cli.pipeline.running import run_flows, spark_session
+from ottla.client.blocking import Client
+from ottla.pipelines import preflight, topics
+from ottla.pipelines.comparison import Row, RowChange
+from ottla.pipelines.edits import FlowEdit, Kind, State
+from ottla.pipelines.marker import number_of
+from ottla.pipelines.project import Project
+from ottla.pipelines.switching import live_project
+from ottla.pipelines.upgrading import FlowDifference, Side, Upgrade, lineage, loaded, loaded_version
+from ottla.pipelines.versions import Version, Versions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from ottla.pipelines.shadow import Stretch
+
+_VALUE_WIDTH = 60
+_STATES = {
+    State.KEPT: "kept: the query is the same",
+    State.NONE: "none: goes on at the offsets of the switch",
+    State.REBUILT: "rebuilt from the topics",
+}
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the command line asks for."""
+
+    records: int
+    from_ms: int | None
+    sample: int
+    dry_run: bool = False
+    yes: bool = False
+    run: bool = False
+    json_output: bool = False
+
+
+def upgrade(project: Project, wish: Wish, old: Path | None) -> None:
+    new = loaded(project.file)
+    _check(project, new, wish)
+    with spark_session(project, ship=project.ship) as spark, Client(topics.connect(project)) as client:
+        live = live_project(client, project, _flows(new))
+        versions = Versions(spark, project.storage)
+        kept = versions.read(live.version)
+        if kept is not None:
+            # A flow that the edit removes is known only to the code before it.
+            before = loaded_version(versions, kept)
+            live = live_project(client, project, {*_flows(before), *_flows(new)})
+        elif old is not None:
+            before = loaded(old)
+        else:
+            raise Failure(
+                f"the code of version {number_of(live.version)}, which is live, is not kept in {versions.location}",
+                "name the file with --old, or run the pipeline once with this release before you edit it",
+            )
+        if before.code.fingerprint() == new.code.fingerprint():
+            _tell(
+                wish, f"nothing to upgrade: {project.file.name} is the code of version {number_of(live.version)}, which is live"
+            )
+            if wish.json_output:
+                print_document({"pipeline": project.name, "version": number_of(live.version), "flows": [], "switched": False})
+            return
+        _proceed(Upgrade(spark, client, live, before, new), wish, "")
+
+
+def rollback(project: Project, wish: Wish, to: int | None) -> None:
+    with spark_session(project, ship=project.ship) as spark, Client(topics.connect(project)) as client:
+        versions = Versions(spark, project.storage)
+        live, kept = _live(client, project, versions)
+        target = _target(versions, lineage(versions, live.version), to)
+        new = loaded_version(versions, target)
+        _proceed(Upgrade(spark, client, live, loaded_version(versions, kept), new), wish, f"rollback to {target.number}")
+
+
+def _check(project: Project, new: Side, wish: Wish) -> None:
+    if not (wish.yes or wish.dry_run) and not sys.stdin.isatty():
+        raise Failure(
+            "no terminal to ask for confirmation", "pass --yes, or --dry-run to see only the difference", exit_code=EXIT_USAGE
+        )
+    preflight.check_storage(project.storage)
+    topics.check(project, new.plan)
+    preflight.check_master_answers(project.master)
+
+
+def _flows(side: Side) -> list[str]:
+    return [flow.name for flow in side.plan.queries]
+
+
+def _live(client: Client, project: Project, versions: Versions) -> tuple[Project, Version]:
+    """The live version, by the flows of all kept versions."""
+    kept = [version for name in versions.names() if (version := versions.read(name)) is not None]
+    if not kept:
+        raise Failure(f"no version of pipeline {project.name} is kept in {versions.location}", "there is nothing to go back to")
+    flows = {flow for version in kept for flow in _flows(loaded_version(versions, version))}
+    live = live_project(client, project, flows)
+    for version in kept:
+        if version.name == live.version:
+            return live, version
+    raise Failure(f"the code of version {number_of(live.version)}, which is live, is not kept in {versions.location}")
+
+
+def _target(versions: Versions, line: list[str], to: int | None) -> Version:
+    for name in line[1:]:
+        version = versions.read(name)
+        if version is not None and to in (None, version.number):
+            return version
+    what = "an older version" if to is None else f"version {to}"
+    raise Failure(f"{what} is not kept in {versions.location}", exit_code=EXIT_USAGE)
+
+
+def _proceed(work: Upgrade, wish: Wish, why: str) -> None:
+    """Show what changes, ask, switch, and run."""
+    pipeline, number = work.project.name, number_of(work.project.version)
+    document: dict[str, Any] = {"pipeline": pipeline, "from": number, "to": number + 1, "switched": False}
+    found = work.examine()
+    document["flows"] = [_edit_document(edit) for edit in found]
+    _tell(wish, f"pipeline {pipeline}: version {number} is live, this is version {number + 1}{f' ({why})' if why else ''}")
+    if not wish.json_output:
+        _show_edits(found)
+    if any(edit.is_compared for edit in found):
+        over = work.stretch(found, wish.records, wish.from_ms)
+        _tell(wish, f"running both versions over {counted(over.records, 'record')} in a shadow")
+        differences = work.shadowed(found, over, wish.sample)
+        document["compared"] = _compared_document(over, differences)
+        if not wish.json_output:
+            _show_differences(differences)
+    if not wish.dry_run:
+        if not wish.yes:
+            typer.confirm(f"Switch pipeline {pipeline} to version {number + 1}?", abort=True, err=True)
+        project = work.switch(found, why)
+        document["switched"] = True
+        _tell(wish, f"version {number + 1} of pipeline {pipeline} is live")
+    if wish.json_output:
+        print_document(document)
+    if wish.run and not wish.dry_run:
+        _run(work.spark, project, work.new, wish)
+
+
+def _run(spark: SparkSession, project: Project, side: Side, wish: Wish) -> None:
+    file = Path(side.plan.flows[0].place.file)
+    run_flows(spark, replace(project, file=file), side.plan, once=False, json_output=wish.json_output)
+
+
+def _tell(wish: Wish, text: str) -> None:
+    if not wish.json_output:
+        note(text)
+
+
+def _show_edits(found: Iterable[FlowEdit]) -> None:
+    print_table(
+        ["FLOW", "EDIT", "WHAT", "STATE"],
+        [[edit.flow, edit.kind.value, "; ".join(edit.reasons), _state(edit)] for edit in found],
+    )
+
+
+def _state(edit: FlowEdit) -> str:
+    if edit.kind is Kind.REMOVED:
+        return "kept, not used"
+    return f"{_STATES[edit.state]} ({', '.join(dict.fromkeys(edit.stateful))})" if edit.stateful else _STATES[edit.state]
+
+
+def _show_differences(found: Iterable[FlowDifference]) -> None:
+    print_table(
+        ["FLOW", "OLD", "NEW", "SAME", "CHANGED", "ONLY-OLD", "ONLY-NEW", "DEAD-LETTERS"],
+        [
+            [each.flow, rows.old, rows.new, rows.same, rows.changed, rows.only_old, rows.only_new, _dead(each.dead_letters)]
+            for each in found
+            for rows in (each.rows,)
+        ],
+        right=["OLD", "NEW", "SAME", "CHANGED", "ONLY-OLD", "ONLY-NEW", "DEAD-LETTERS"],
+    )
+    changes = [(each.flow, change) for each in found for change in each.rows.sample]
+    if changes:
+        print()
+        print_table(
+            ["FLOW", "ROW", "KEY", "OLD", "NEW"],
+            [[flow, change.kind, _text((change.old or change.new or _NO_ROW).key), *_cells(change)] for flow, change in changes],
+        )
+
+
+_NO_ROW = Row(None, None)
+
+
+def _dead(counts: tuple[int, int]) -> str:
+    return str(counts[0]) if counts[0] == counts[1] else f"{counts[0]} to {counts[1]}"
+
+
+def _cells(change: RowChange) -> tuple[str, str]:
+    """The old and the new row; of JSON objects only the fields that differ."""
+    fields = change.fields()
+    if fields:
+        old, new = (", ".join(f"{name}={values[side]!r}" for name, values in fields.items()) for side in (0, 1))
+        return old, new
+    return tuple("" if row is None else _text(row.value) for row in change)  # type: ignore[return-value]
+
+
+def _text(data: bytes | None) -> str:
+    text = "" if data is None else data.decode(errors="replace")
+    return text if len(text) <= _VALUE_WIDTH else text[: _VALUE_WIDTH - 1] + "…"
+
+
+def _edit_document(edit: FlowEdit) -> dict[str, Any]:
+    return {
+        "flow": edit.flow,
+        "edit": edit.kind.value,
+        "what": list(edit.reasons),
+        "state": edit.state.value,
+        "stateful": list(edit.stateful),
+    }
+
+
+def _compared_document(over: Stretch, found: Iterable[FlowDifference]) -> dict[str, Any]:
+    return {
+        "records": over.records,
+        "offsets": {f"{where.topic}-{where.partition}": [over.start[where], end] for where, end in sorted(over.end.items())},
+        "flows": [
+            {
+                "flow": each.flow,
+                "old": each.rows.old,
+                "new": each.rows.new,
+                "same": each.rows.same,
+                "changed": each.rows.changed,
+                "only_old": each.rows.only_old,
+                "only_new": each.rows.only_new,
+                "dead_letters": {"old": each.dead_letters[0], "new": each.dead_letters[1]},
+                "sample": [
+                    {"row": change.kind, "old": _row_document(change.old), "new": _row_document(change.new)}
+                    for change in each.rows.sample
+                ],
+            }
+            for each in found
+        ],
+    }
+
+
+def _row_document(row: Row | None) -> dict[str, Any] | None:
+    if row is None:
+        return None
+    key, value = (None if data is None else data.decode(errors="replace") for data in (row.key, row.value))
+    return {"key": key, "value": value}
