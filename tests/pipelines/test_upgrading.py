@@ -83,7 +83,7 @@ def test_an_upgrade_and_a_rollback_lose_and_double_nothing(shop: Shop) -> None:
     file = written(shop, shop.folder / "shop.py", **names, amount="amount", aggregate="sum", version=1)
     shop.produce(source, [order(number) for number in range(60)])
     driver = shop.flows(file, once=False)
-    with pytest.raises(Superseded, match="is being upgraded to version 2|version 2 of the pipeline is live"), driver:
+    with pytest.raises(Superseded, match=r"is being upgraded to version 2|version 2 of the pipeline is live"), driver:
         driver.start()
         until(lambda: (driver.wait(0.5), len(shop.values(f"{out}.copy")) == 60)[1], "the old version writes", 120, every_s=0)
         until(lambda: (driver.wait(0.5), len(shop.values(f"{out}.sums")) >= 6)[1], "it closes windows", 120, every_s=0)
@@ -114,7 +114,7 @@ def test_an_upgrade_and_a_rollback_lose_and_double_nothing(shop: Shop) -> None:
         assert row["total"] == (sum(amounts) if row["v"] == 1 else max(amounts)), row
     # Nobody may go on with the old code by accident.
     old = written(shop, shop.folder / "old" / "shop.py", **names, amount="amount", aggregate="sum", version=1)
-    with pytest.raises(PipelineError, match="is the code of version 1, but version 2"):
+    with pytest.raises(PipelineError, match=r"is the code of version 1, but version 2"):
         shop.run(old)
     _, _, back = upgrade(shop, file, to="1")
     assert back.version.startswith("3-")
