@@ -57,6 +57,16 @@ class ProtobufSchema(ParsedSchema):
             return None
         return f"{self._file.package}.{self._file.message_type[0].name}".removeprefix(".")
 
+    def message_name(self, indexes: Sequence[int]) -> str | None:
+        """The full name of the message at these indexes, which lead from the file into nested messages; maps do not count."""
+        messages, name = list(self._file.message_type), str(self._file.package)
+        for index in indexes:
+            if index >= len(messages):
+                return None
+            name = f"{name}.{messages[index].name}".removeprefix(".")
+            messages = [each for each in messages[index].nested_type if not each.options.map_entry]
+        return name
+
     def normalized(self) -> ProtobufSchema:
         """Type names in full and everything without an order in order."""
         file = pb.FileDescriptorProto()
