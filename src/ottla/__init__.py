@@ -6,10 +6,10 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> object:
-    """`import ottla; ottla.testing.Broker()` and `ottla.connect()` work, and `import ottla` alone loads nothing."""
+    """`import ottla; ottla.testing.Broker()`, `ottla.spark.session()`, `ottla.connect()` work; import loads nothing."""
     import importlib
 
-    if name in ("client", "testing"):
+    if name in ("client", "spark", "testing"):
         return importlib.import_module(f"ottla.{name}")
     if name == "connect":
         return importlib.import_module("ottla.notebook.cluster").connect

@@ -24,6 +24,8 @@ The modules, in the order of a run:
 - `expectations` are the conditions on a flow's rows;
 - `exactly_once` writes a micro-batch in one Kafka transaction, with `producing` and `sequences` (in tasks), `tables`,
   `dead_letters`, `checkpoint`, `marker`;
+- `preview` shows what a flow makes of the last records, `interactive` is for notebooks; `trial`, `trial_cases` run flows on given
+  rows;
 - `status` and `reset` look at flows and start them anew.
 
 `data_source` is `format("ottla")`. `spark_jvm` holds all access to Spark's JVM objects, `spark_errors` all decisions from Spark's
@@ -35,6 +37,7 @@ from __future__ import annotations
 from ottla.pipelines.declare import expect, files, flow, jdbc, sink, source, sql, table
 from ottla.pipelines.definitions import Files, Flow, Sink, Source, Table
 from ottla.pipelines.failure import PipelineError
+from ottla.pipelines.interactive import run
 from ottla.pipelines.values import Avro, Bytes, Json, String, avro, bytes, json, string
 
 __all__ = [
@@ -55,6 +58,7 @@ __all__ = [
     "flow",
     "jdbc",
     "json",
+    "run",
     "sink",
     "source",
     "sql",

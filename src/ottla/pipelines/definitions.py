@@ -29,6 +29,12 @@ class Source:
     options: tuple[tuple[str, str], ...]
     place: Place = field(compare=False)
 
+    def preview(self, n: int = 20, *, spark: Any = None, records: int = 1_000, **settings: Any) -> Any:
+        """The rows of its last records, for pandas. Writes nothing. `settings` are those of `p.run`."""
+        from ottla.pipelines.interactive import preview_table
+
+        return preview_table(self, n, spark, records, settings)
+
 
 @dataclass(frozen=True)
 class Files:
@@ -115,6 +121,12 @@ class Flow:
         if self.function is None:
             raise TypeError(f"flow {self.name!r} is a query, not a function: try it with ottla.testing.run_flow")
         return self.function(*frames)
+
+    def preview(self, n: int = 20, *, spark: Any = None, records: int = 1_000, **settings: Any) -> Any:
+        """What it makes of the last records of its sources, for pandas. Writes nothing. `settings` are those of `p.run`."""
+        from ottla.pipelines.interactive import preview_table
+
+        return preview_table(self, n, spark, records, settings)
 
 
 Input = Source | Files | Flow | str

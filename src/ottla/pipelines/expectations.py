@@ -72,6 +72,14 @@ def refused(frame: DataFrame, flow: Flow) -> DataFrame:
     return frame.withColumn(UNMET, name).where(F.col(UNMET).isNotNull())
 
 
+def with_unmet(frame: DataFrame, flow: Flow, column: str) -> DataFrame:
+    """All rows, with the names of the expectations that each does not meet in a column of that name."""
+    from pyspark.sql import functions as F
+
+    names = [F.when(~_met(each), each.name) for each in flow.expectations]
+    return frame.withColumn(column, F.concat_ws(", ", *names)) if names else frame
+
+
 def with_action(flow: Flow, on_fail: str) -> list[Expectation]:
     return [each for each in flow.expectations if each.on_fail == on_fail]
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from ottla.pipelines.definitions import DEAD_LETTER, Files, Flow, Sink, Source, Table
 from ottla.pipelines.failure import PipelineError
+from ottla.pipelines.values import Json
 
 Node = Source | Files | Flow
 
@@ -101,6 +102,11 @@ def plan(flows: Sequence[Flow]) -> Plan:
     for flow in ordered:
         _check_expectations(found, flow)
     return found
+
+
+def sink_of_view(view: Flow) -> Sink:
+    """A target for a flow without one, to look at its rows."""
+    return Sink("result", Json(), None, None, None, None, "none", None, (), view.place)
 
 
 def _named_sources(flows: Iterable[Flow]) -> dict[str, Source | Files]:

@@ -83,7 +83,8 @@ class PipelineRun:
         """Start all queries in the order of the data flow. PipelineError if one cannot start; `stop` stops the others."""
         for file in modules_beside(self.plan):
             self.spark.sparkContext.addPyFile(file)
-        Versions(self.spark, self.project.storage).keep_running(self.project.version, code_of(self.project.file))
+        if self.project.file.is_file():  # a cell of a notebook is none
+            Versions(self.spark, self.project.storage).keep_running(self.project.version, code_of(self.project.file))
         # Prepare all before the first starts, so that a mistake in one flow starts none.
         self._writers = {flow.name: self._prepared(flow) for flow in self.plan.queries}
         for flow in self.plan.queries:

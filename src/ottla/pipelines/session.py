@@ -75,6 +75,27 @@ def start(name: str, master: str, conf: Mapping[str, str], *, ship: bool = True)
     return spark
 
 
+def with_data_source(spark: SparkSession) -> SparkSession:
+    """The session, in which `format("ottla")` works although another Python may be the first on the PATH."""
+    from pyspark_ottla import DefaultSource
+
+    if is_local(str(spark.sparkContext.master)):
+        spark.sparkContext.pythonExec = sys.executable
+    spark.dataSource.register(DefaultSource)
+    return spark
+
+
+def check_settings(spark: SparkSession) -> None:
+    """PipelineError if the session lacks a setting that exactly once needs and that is fixed when Spark starts."""
+    found = spark.sparkContext.getConf()
+    for name in ("spark.speculation", "spark.stage.maxConsecutiveAttempts"):
+        if found.get(name, "false" if name == "spark.speculation" else None) != _FORCED[name]:
+            raise PipelineError(
+                f"this Spark session has not {name}={_FORCED[name]}, which exactly once needs",
+                hint="start Spark with ottla.spark.session() before any other session",
+            )
+
+
 def settings(master: str, conf: Mapping[str, str]) -> dict[str, str]:
     """All settings of Spark: the defaults, the user's, then the fixed ones."""
     quiet = {} if "spark.driver.extraJavaOptions" in conf else _quiet_logs()

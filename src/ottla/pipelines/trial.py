@@ -25,10 +25,10 @@ from ottla.pipelines.dead_letters import EXPECTATION, Refusals
 from ottla.pipelines.definitions import Files, Flow, Sink, Source
 from ottla.pipelines.failure import PipelineError
 from ottla.pipelines.frames import Frames
-from ottla.pipelines.graph import Plan, plan, reads
+from ottla.pipelines.graph import Plan, plan, reads, sink_of_view
 from ottla.pipelines.project import Project
 from ottla.pipelines.spark_jvm import check_streaming
-from ottla.pipelines.values import Avro, Json
+from ottla.pipelines.values import Avro
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -81,7 +81,7 @@ Given = Mapping[str, Sequence[Any]]
 
 def run_flow(spark: SparkSession, flow: Flow, given: Given, *, watermark: datetime | None = None) -> Rows:
     """Run one flow on given rows."""
-    target = flow if flow.to is not None else replace(flow, to=_result_of(flow))
+    target = flow if flow.to is not None else replace(flow, to=sink_of_view(flow))
     found = plan(list(_reachable(target).values()))
     return _Trial(spark, found, given, watermark).run(target)
 
@@ -90,10 +90,6 @@ def run_all(spark: SparkSession, plan: Plan, given: Given, *, watermark: datetim
     """Run all flows of a pipeline in their order. A flow that reads the topic of another gets what that one wrote."""
     trial = _Trial(spark, plan, given, watermark)
     return {flow.name: trial.run(flow) for flow in plan.queries}
-
-
-def _result_of(view: Flow) -> Sink:
-    return Sink("result", Json(), None, None, None, None, "none", None, (), view.place)
 
 
 def _reachable(flow: Flow) -> dict[str, Flow]:

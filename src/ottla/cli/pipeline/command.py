@@ -1,10 +1,10 @@
-"""`ottla pipeline`: init, check, test, run, upgrade, rollback, status, reset, forget."""
+"""`ottla pipeline`: init, check, test, preview, run, upgrade, rollback, status, reset, forget."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -18,10 +18,13 @@ from ottla.cli.output import counted, note, print_document, print_table
 
 if TYPE_CHECKING:
     from ottla.cli.connection import Connection
+    from ottla.pipelines.definitions import Flow
     from ottla.pipelines.graph import Plan
     from ottla.pipelines.project import Project
 
-app = Commands(help="Pipelines on Spark: init, check, test, run, upgrade, rollback, status, reset, forget.", no_args_is_help=True)
+app = Commands(
+    help="Pipelines on Spark: init, check, test, preview, run, upgrade, rollback, status, reset, forget.", no_args_is_help=True
+)
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The Python file of the pipeline.")]
 Settings = Annotated[
@@ -305,6 +308,47 @@ def _time_ms(text: str | None) -> int | None:
     return found
 
 
+@app.add("preview")
+def preview(
+    file: File,
+    flow: FlowNames = None,
+    rows: Annotated[int, typer.Option("--rows", "-n", metavar="N", min=1, help="Rows to show of each flow.")] = 20,
+    records: Annotated[
+        int, typer.Option("--records", metavar="N", min=1, help="The last records to read of each source.")
+    ] = 1_000,
+    settings: Settings = None,
+    bootstrap_servers: Bootstrap = None,
+    master: Master = None,
+    conf: Conf = None,
+    json_output: Json = False,
+) -> None:
+    """Show what flows make of the last records of their topics. Writes nothing, commits nothing.
+
+    The records are one batch: windows are shown as they are, also open ones.
+    """
+    project, plan = _loaded(file, settings, conf, bootstrap_servers=bootstrap_servers, master=master)
+    chosen = _chosen(plan.flows if flow else plan.queries, flow)
+    with _explained():
+        from ottla.cli.pipeline.running import spark_session
+        from ottla.pipelines import preflight, topics
+        from ottla.pipelines.preview import preview as look
+
+        topics.connect(project)
+        preflight.check_master_answers(project.master)
+        with spark_session(project, ship=project.ship) as spark:
+            found = [look(spark, project, plan, each, rows_max=rows, records_max=records) for each in chosen]
+    if json_output:
+        print_document({"pipeline": project.name, "flows": [asdict(each) for each in found]})
+        return
+    for each in found:
+        read = ", ".join(f"{counted(count, 'record')} of {source}" for source, count in each.read.items())
+        print(f"{each.flow}: {counted(len(each.rows), 'row')} of {read or 'files'}")
+        for reason, count in each.unparsed.items():
+            note(f"{counted(count, 'record')} of its sources: {reason}")
+        if each.rows:
+            print_table(each.columns, [[row[name] for name in each.columns] for row in each.rows], none="-")
+
+
 @app.add("status")
 def status(
     file: Annotated[Path | None, typer.Argument(metavar="FILE", help="The Python file of the pipeline.")] = None,
@@ -372,11 +416,7 @@ def reset(
 ) -> None:
     """Remove the checkpoints of flows: the next run starts anew. Written records stay and may be written a second time."""
     project, plan = _loaded(file, settings, bootstrap_servers=bootstrap_servers, storage=storage, name=name)
-    known = [each.name for each in plan.queries]
-    for each in flow or []:
-        if each not in known:
-            raise Failure(f"flow {each!r} does not exist", f"the flows are {', '.join(known)}", exit_code=EXIT_USAGE)
-    chosen = flow or known
+    chosen = [each.name for each in _chosen(plan.queries, flow)]
     if not yes:
         if not sys.stdin.isatty():
             raise Failure("no terminal to ask for confirmation", "pass --yes", exit_code=EXIT_USAGE)
@@ -398,6 +438,15 @@ def forget(
     from ottla.cli.pipeline import published
 
     published.forget(_connection(bootstrap_servers, command_config), name)
+
+
+def _chosen(flows: Sequence[Flow], names: list[str] | None) -> list[Flow]:
+    """The flows of these names, or all."""
+    known = [each.name for each in flows]
+    for each in names or []:
+        if each not in known:
+            raise Failure(f"flow {each!r} does not exist", f"the flows are {', '.join(known)}", exit_code=EXIT_USAGE)
+    return [each for each in flows if not names or each.name in names]
 
 
 def _connection(bootstrap_servers: str | None, command_config: Path | None) -> Connection:

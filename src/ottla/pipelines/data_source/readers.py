@@ -5,13 +5,22 @@ from __future__ import annotations
 import base64
 import logging
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    InputPartition,
+)
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, ReadMinRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from ottla.client.options import InvalidOption
 from ottla.pipelines.data_source import columns
 from ottla.pipelines.data_source.offsets import OffsetRange, SourceOffsets, available, group_ranges, limited, split_ranges
 from ottla.pipelines.data_source.options import EARLIEST, LATEST, SourceOptions, check_batch, check_stream, source_options
@@ -26,6 +35,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger("ottla.source")
 
 _COMMIT_TIMEOUT_S = 5.0
+_WRITE = (
+    "it reads only. To write a topic exactly once, use a flow of ottla.pipelines with to=p.sink(topic), in a notebook by "
+    "p.run(spark, flow)"
+)
 _TASK_RECORDS_MIN = 20_000
 """A task reads several ranges in turn until it has this many records."""
 
@@ -33,7 +46,10 @@ _TASK_RECORDS_MIN = 20_000
 class OttlaSource(DataSource):
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
-        self.parsed = source_options(options)
+
+    @cached_property
+    def parsed(self) -> SourceOptions:
+        return source_options(self.options)
 
     @classmethod
     def name(cls) -> str:
@@ -44,6 +60,12 @@ class OttlaSource(DataSource):
 
     def reader(self, schema: StructType) -> OttlaReader:
         return OttlaReader(check_batch(self.parsed), columns.checked(schema, self.parsed))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        raise InvalidOption("format", "ottla", _WRITE)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        raise InvalidOption("format", "ottla", _WRITE)
 
     def streamReader(self, schema: StructType) -> OttlaStreamReader:
         return OttlaStreamReader(check_stream(self.parsed), columns.checked(schema, self.parsed))
@@ -61,6 +83,8 @@ class OttlaReader(DataSourceReader):
         from ottla.pipelines.data_source.planning import ReadPlanner
 
         with Client(self.options.client) as client:
+            # A query that starts has nothing to wait for, unlike a stream that meets an outage.
+            client.reach()
             planner = ReadPlanner(self.options, client)
             found = planner.partitions()
             first = planner.first(found.positions, EARLIEST)
@@ -98,6 +122,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:
         planner = self._planner()
+        planner.client.reach()
         found = planner.partitions()
         return SourceOffsets(planner.first(found.positions, LATEST), found.topic_ids).document()
 
