@@ -32,7 +32,7 @@ def schema_not_found(which: object = None) -> RegistryError:
 
 
 def subject_soft_deleted(subject: str) -> RegistryError:
-    return RegistryError(40404, f"Subject '{subject}' was soft deleted. Set permanent=true to delete permanently")
+    return RegistryError(40404, f"Subject '{subject}' was soft deleted.Set permanent=true to delete permanently")
 
 
 def subject_not_soft_deleted(subject: str) -> RegistryError:
@@ -41,7 +41,7 @@ def subject_not_soft_deleted(subject: str) -> RegistryError:
 
 def version_soft_deleted(subject: str, version: int) -> RegistryError:
     return RegistryError(
-        40406, f"Subject '{subject}' Version {version} was soft deleted. Set permanent=true to delete permanently"
+        40406, f"Subject '{subject}' Version {version} was soft deleted.Set permanent=true to delete permanently"
     )
 
 

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import signal
 import socket
+import ssl
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,8 +25,10 @@ from ottla.registry.http.app import App
 from ottla.registry.http.forwarding import Forwarder
 from ottla.registry.log_reader import LogReader
 from ottla.registry.log_writer import LogWriter
+from ottla.registry.logins import Logins
 from ottla.registry.membership import REBALANCE_TIMEOUT_MS, Membership
 from ottla.registry.partition import Partition, WrongTopic, ensure_topic
+from ottla.registry.rules import EVERYTHING, Rules
 from ottla.registry.service import Registry
 from ottla.registry.state import State
 from ottla.registry.workers import Workers
@@ -45,9 +48,27 @@ class StartupError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class TlsFiles:
+    certificate: str
+    key: str | None = None
+    trusted: str | None = None
+    """The certificates that the other registries' are signed by; None: the own one, and those that the machine trusts."""
+
+    def client_context(self) -> ssl.SSLContext:
+        """For requests to the leader. OSError, ssl.SSLError."""
+        context = ssl.create_default_context()
+        context.load_verify_locations(self.trusted or self.certificate)
+        return context
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     kafka: ClientOptions
     identity: Identity
+    logs_in: bool = False
+    """Whether HTTP clients log in as users of the cluster."""
+    rules: Rules = EVERYTHING
+    tls: TlsFiles | None = None
     topic: str = TOPIC
     group_id: str = GROUP_ID
 
@@ -93,8 +114,12 @@ async def _serve(
         await registry.start(Membership(joining, settings.group_id, settings.identity, registry.on_assigned), _READ_TIMEOUT_S)
         count = sum(1 for _ in state)
         logger.info("Read %d schema versions of %s in %.1f s", count, settings.topic, time.monotonic() - began_s)
+        logins = Logins(network, kafka) if settings.logs_in else None
+        tls = settings.tls
         config = uvicorn.Config(
-            App(registry, Forwarder()),
+            App(registry, Forwarder(tls.client_context() if tls is not None else None), logins, settings.rules),
+            ssl_certfile=tls.certificate if tls is not None else None,
+            ssl_keyfile=tls.key if tls is not None else None,
             lifespan="off",
             log_config=None,
             access_log=False,
@@ -120,6 +145,8 @@ async def _serve(
         raise StartupError(f"no broker answers: {error}") from None
     except KafkaError as error:
         raise StartupError(f"topic {settings.topic}: {error}") from None
+    except ssl.SSLError as error:
+        raise StartupError(f"the TLS certificate or key cannot be used: {error}") from None
     except TimeoutError:
         raise StartupError(f"topic {settings.topic} was not read to its end in {_READ_TIMEOUT_S:.0f} s") from None
     finally:

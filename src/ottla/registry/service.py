@@ -131,11 +131,15 @@ class Registry:
         # By the URL: the member id of a static member that was restarted is another one.
         return leader is not None and self._membership is not None and leader.url == self._membership.url
 
+    @property
+    def has_leader(self) -> bool:
+        return self._assignment is not None and self._assignment.leader is not None
+
     async def leader(self) -> Identity | None:
         """Who takes writes: None if it is this registry. Waits for an election. RegistryError if there is no leader."""
         try:
             async with asyncio.timeout(LEADER_TIMEOUT_S), self._assigned:
-                await self._assigned.wait_for(lambda: self._assignment is not None and self._assignment.leader is not None)
+                await self._assigned.wait_for(lambda: self.has_leader)
         except TimeoutError:
             raise errors.no_leader(
                 "No registry leads; is the Kafka cluster reachable, and may this user join the group?"
@@ -147,8 +151,6 @@ class Registry:
 
     async def find(self, subject: str, request: SchemaRequest, *, normalize: bool, deleted: bool) -> SchemaVersion | None:
         """The version of the subject that is this schema."""
-        if not self.state.has_subject(subject, deleted=deleted):
-            return None
         schema = await self._canonical_schema(subject, self._completed(subject, request), normalize)
         found = await self._registered(schema, deleted=deleted)
         if found is not None or schema.metadata is not None or schema.rule_set is not None:

@@ -6,30 +6,38 @@ import asyncio
 import json
 import logging
 import time
+from functools import partial
 from typing import Final
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from ottla.registry import errors
+from ottla.registry import errors, subjects
 from ottla.registry.errors import RegistryError
 from ottla.registry.http import media
 from ottla.registry.http.call import BODY_BYTES_MAX, Call
 from ottla.registry.http.forwarding import FORWARDED, Forwarder, NotTaken
 from ottla.registry.http.reads import Text
-from ottla.registry.http.routes import Match, match
+from ottla.registry.http.routes import Match, Needs, match
+from ottla.registry.logins import ANONYMOUS, Logins
+from ottla.registry.rules import COMPATIBILITY, EVERYTHING, READ, WRITE, Rules
 from ottla.registry.service import LEADER_TIMEOUT_S, NotLeading, Registry
+from ottla.registry.subjects import DEFAULT_CONTEXT
 
 _PAUSE_S: Final = 0.2
+_OPERATIONS: Final = {Needs.READ: READ, Needs.WRITE: WRITE, Needs.CONFIGURE: COMPATIBILITY}
 
 logger = logging.getLogger("ottla.registry")
 
 
 class App:
-    def __init__(self, registry: Registry, forwarder: Forwarder) -> None:
+    def __init__(self, registry: Registry, forwarder: Forwarder, logins: Logins | None = None, rules: Rules = EVERYTHING) -> None:
+        """Without `logins` everybody is ANONYMOUS."""
         self._registry = registry
         self._forwarder = forwarder
+        self._logins = logins
+        self._rules = rules
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -47,10 +55,12 @@ class App:
             return _error(RegistryError(406, "HTTP 406 Not Acceptable"), media.V1)
         try:
             found = match(request.method, request.scope["raw_path"])
+            user = await self._user(request, found)
             body = await _body(request)
             if body and not media.is_consumed(request.headers.get("content-type", "")):
                 raise RegistryError(415, "HTTP 415 Unsupported Media Type")
-            call = Call(self._registry, request, found.segments, found.context, body)
+            call = Call(self._registry, request, found.segments, found.context, partial(self._rules.allow, user, READ), body)
+            self._check_rights(user, found, call)
             answer = await (self._write(found, call) if found.route.writes else found.route.endpoint(call))
         except RegistryError as error:
             return _error(error, media_type)
@@ -65,6 +75,20 @@ class App:
             return Response(status_code=204)
         content = answer.text if isinstance(answer, Text) else json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
         return Response(content.encode("utf-8", "replace"), media_type=media_type)
+
+    async def _user(self, request: Request, found: Match) -> str:
+        if self._logins is None or found.route.needs is Needs.NOTHING:
+            return ANONYMOUS
+        return await self._logins.user(request.headers.get("authorization"))
+
+    def _check_rights(self, user: str, found: Match, call: Call) -> None:
+        """Whether the user may do this with the subject of the path. What concerns no subject is filtered by the endpoint."""
+        needs = found.route.needs
+        if needs is Needs.NOTHING or (needs is Needs.READ and "subject" not in found.segments):
+            return
+        subject = call.subject if "subject" in found.segments else subjects.joined(found.context or DEFAULT_CONTEXT, "")
+        if not self._rules.allow(user, _OPERATIONS[needs], subject):
+            raise RegistryError(40301, f"User {user} may not {_OPERATIONS[needs]} subject '{subject}'")
 
     async def _write(self, found: Match, call: Call) -> object:
         """The answer of this registry if it leads, else the leader's."""

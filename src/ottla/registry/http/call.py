@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes
@@ -41,6 +41,8 @@ class Call:
     """The variable parts of the path."""
     context: str | None
     """Of /contexts/C/…"""
+    may_read: Callable[[str], bool]
+    """Whether the client may see a subject."""
     body: bytes = b""
 
     # Names

@@ -20,7 +20,7 @@ def accepted(accept: str) -> str | None:
         name, *parameters = (word.strip() for word in part.split(";"))
         quality = _quality(parameters)
         for produced in _PRODUCED:
-            if name.lower() in (produced, "*/*", "application/*"):
+            if name.lower() in (produced, "*", "application/*") or name.startswith("*/"):
                 best[produced] = max(best.get(produced, 0.0), quality)
     chosen = max(_PRODUCED, key=lambda produced: best.get(produced, 0.0))
     return chosen if best.get(chosen, 0.0) > 0 else None

@@ -41,6 +41,11 @@ async def server_version(call: Call) -> object:
     return {"version": __version__, "commitId": "ottla"}
 
 
+async def leader_available(call: Call) -> object:
+    """For readiness probes, as Karapace has it: whether a leader is known, so that writes are taken."""
+    return {"master_available": call.registry.has_leader}
+
+
 async def contexts(call: Call) -> object:
     return call.page(call.registry.state.contexts())
 
@@ -50,7 +55,8 @@ async def contexts(call: Call) -> object:
 
 async def list_subjects(call: Call) -> object:
     deleted, deleted_only = call.flag("deleted"), call.flag("deletedOnly")
-    return call.page(call.registry.state.subjects(_prefix(call), deleted=deleted, deleted_only=deleted_only))
+    found = call.registry.state.subjects(_prefix(call), deleted=deleted, deleted_only=deleted_only)
+    return call.page([subject for subject in found if call.may_read(subject)])
 
 
 async def look_up(call: Call) -> object:
@@ -112,7 +118,7 @@ async def referenced_by(call: Call) -> object:
 async def list_schemas(call: Call) -> object:
     state, deleted = call.registry.state, call.flag("deleted")
     found: list[dict[str, Any]] = []
-    for subject in state.subjects(_prefix(call), deleted=deleted):
+    for subject in filter(call.may_read, state.subjects(_prefix(call), deleted=deleted)):
         versions = state.versions(subject, deleted=deleted)
         for each in versions[-1:] if call.flag("latestOnly") else versions:
             found.append(documents.of_version(each, each.text, extended=call.is_extended))
@@ -145,7 +151,7 @@ async def schema_by_guid(call: Call) -> object:
     if not found:
         raise errors.schema_not_found(call.segments["guid"])
     context, schema_id = found[0]
-    place = call.registry.state.places(context, schema_id)[0]
+    place = next(each for each in call.registry.state.places(context, schema_id) if call.may_read(each.subject))
     return documents.of_schema(place, await _text(call, place), extended=call.is_extended)
 
 
@@ -240,7 +246,12 @@ def _version(call: Call, *, deleted: bool) -> SchemaVersion:
 
 
 def _all_places(call: Call) -> list[SchemaVersion]:
-    """Where an id is registered. The subject of the request tells its context, also by its name alone."""
+    """Where an id is registered, as far as the client may see it."""
+    return [each for each in _places_in_context(call) if call.may_read(each.subject)]
+
+
+def _places_in_context(call: Call) -> list[SchemaVersion]:
+    """The subject of the request tells the context of an id, also by its name alone."""
     state, schema_id, given = call.registry.state, call.schema_id, call.text("subject")
     if not given:
         return state.places(call.context or DEFAULT_CONTEXT, schema_id)
@@ -272,4 +283,9 @@ def _by_guid(call: Call) -> list[tuple[str, int]]:
         guid = uuid.UUID(call.segments["guid"])
     except ValueError:
         return []
-    return call.registry.state.with_guid(guid)
+    state = call.registry.state
+    return [
+        (context, schema_id)
+        for context, schema_id in state.with_guid(guid)
+        if any(call.may_read(each.subject) for each in state.places(context, schema_id))
+    ]

@@ -47,6 +47,7 @@ def _write(endpoint: Endpoint, needs: Needs = Needs.WRITE, first: Endpoint | Non
 
 _ROUTES: Final[Mapping[str, Mapping[str, Route]]] = {
     "/": {"GET": _read(reads.root, Needs.NOTHING), "POST": _read(reads.root, Needs.NOTHING)},
+    "/master_available": {"GET": _read(reads.leader_available, Needs.NOTHING)},
     "/contexts": {"GET": _read(reads.contexts)},
     "/schemas": {"GET": _read(reads.list_schemas)},
     "/schemas/types": {"GET": _read(reads.schema_types, Needs.NOTHING)},

@@ -1,0 +1,106 @@
+"""SR11: logins against the users of the cluster, rules by subject, TLS, and what is refused without them."""
+
+from __future__ import annotations
+
+import ssl
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from ottla.testing import Broker, Registry
+from tests.registry.conftest import Client
+
+RULES = """
+[[rule]]
+users = ["admin"]
+subjects = ["*"]
+allow = ["write", "compatibility"]
+
+[[rule]]
+users = ["alice"]
+subjects = ["orders-*"]
+allow = ["write"]
+"""
+
+
+@pytest.fixture(scope="module")
+def secured() -> Iterator[Broker]:
+    settings = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 1}
+    with Broker(settings, security="SASL_SSL") as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def guarded(secured: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    rules = tmp_path_factory.mktemp("rules") / "rules.toml"
+    rules.write_text(RULES)
+    with Registry(secured, options=["--auth", "scram", "--rules", str(rules)]) as registry:
+        yield registry
+
+
+def login(broker: Broker, user: str) -> tuple[str, str]:
+    config = broker.client_config(user)
+    return str(config["sasl.username"]), str(config["sasl.password"])
+
+
+def test_sr11_a_login_is_needed_and_checked_by_the_cluster(secured: Broker, guarded: Registry) -> None:
+    client = Client(guarded.url)
+    answer = client.http.get("/subjects")
+    assert (answer.status_code, answer.json()["error_code"]) == (401, 40101)
+    assert answer.headers["www-authenticate"].startswith("Basic ")
+    assert client.error("GET", "/subjects", auth=("admin", "wrong")) == 40101
+    assert client.error("GET", "/subjects", auth=("nobody", "")) == 40101
+    assert client.error("GET", "/subjects", headers={"authorization": "Basic ???"}) == 40101
+    assert client.get("/") == {}
+    assert client.get("/subjects", auth=login(secured, "admin")) == []
+    client.http.close()
+
+
+def test_sr11_rules_by_subject(secured: Broker, guarded: Registry) -> None:
+    admin, alice = (Client(guarded.url, auth=login(secured, user)) for user in ("admin", "alice"))
+    secret = admin.register("payroll-value", '"string"')
+    assert alice.register("orders-value", '"int"') == secret + 1
+    assert alice.get("/subjects") == ["orders-value"]
+    assert admin.get("/subjects") == ["orders-value", "payroll-value"]
+    assert alice.error("GET", "/subjects/payroll-value/versions") == 40301
+    assert alice.error("GET", f"/schemas/ids/{secret}") == 40403
+    assert alice.error("POST", "/subjects/payroll-value/versions", {"schema": '"int"'}) == 40301
+    assert alice.error("PUT", "/config/orders-value", {"compatibility": "NONE"}) == 40301
+    assert alice.error("PUT", "/config", {"compatibility": "NONE"}) == 40301
+    assert admin.call("PUT", "/config/orders-value", {"compatibility": "NONE"})[0] == 200
+    assert [each["subject"] for each in alice.get("/schemas")] == ["orders-value"]
+    for client in (admin, alice):
+        client.http.close()
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-P", "-m", "ottla", "registry", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_sr11_other_addresses_need_logins(broker: Broker) -> None:
+    done = run("-b", broker.bootstrap_servers, "--listen", "0.0.0.0:0")
+    assert done.returncode == 2
+    assert "--auth none" in done.stderr
+
+
+def test_sr11_rules_need_logins_and_are_checked(broker: Broker, secured: Broker, tmp_path: Path) -> None:
+    rules = tmp_path / "rules.toml"
+    rules.write_text('[[rule]]\nusers = ["a"]\nsubjects = ["*"]\nallow = ["fly"]\n')
+    done = run("-b", broker.bootstrap_servers, "--rules", str(rules), "--listen", "127.0.0.1:0")
+    assert (done.returncode, "--auth scram" in done.stderr) == (2, True)
+
+
+def test_sr11_tls(secured: Broker) -> None:
+    folder = Path(f"{secured.data_dir}-security")
+    options = ["--tls-cert", str(folder / "broker.pem"), "--topic", "_schemas-tls", "--group", "registry-tls"]
+    with Registry(secured, options=options, scheme="https") as registry:
+        client = Client(registry.url, verify=ssl.create_default_context(cafile=str(folder / "ca.pem")))
+        assert client.register("s", '"string"') == 1
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(registry.url)
+        client.http.close()
