@@ -52,7 +52,7 @@ class Console(Service):
         if " at http://" not in self.output:
             return False
         try:  # the first answer of the cluster: pages have something to show
-            return httpx.get(f"{self.url}/api/overview", timeout=30).is_success
+            return httpx.get(f"{self.url}/api/overview", timeout=30).status_code in (200, 401)
         except httpx.TransportError:
             return False  # the address is of an earlier start
 

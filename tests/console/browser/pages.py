@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import quote
 
+import httpx
+
 from tests.console.browser.world import GROUP, HOSTILE, HOSTILE_GROUP, LAGGING
 
 
@@ -20,7 +22,7 @@ class ConsolePage:
 
 PAGES = (
     ConsolePage("/", ("Overview", "Needs attention", "orders.dlq", LAGGING), "overview"),
-    ConsolePage("/brokers", ("Leader skew", "controller"), "brokers"),
+    ConsolePage("/brokers", ("controller", "Leader skew"), "brokers"),
     ConsolePage("/brokers/{broker}", ("Log directories", "orders-clean"), "broker"),
     ConsolePage("/brokers/{broker}?tab=configs&search=log.retention", ("log.retention.bytes",)),
     ConsolePage("/topics", ("orders-clean", "dead letters", "7 topics"), "topics"),
@@ -58,3 +60,22 @@ PAGES = (
     ConsolePage("/login", ("This console needs no login",)),
     ConsolePage("/nothing/here", ("No such page",), allowed="nothing/here"),
 )
+
+
+def find_places(url: str) -> dict[str, str]:
+    """What paths name that no two worlds share: a broker, the offset of a record of ada, a dead letter."""
+    broker = httpx.get(f"{url}/api/overview").json()["controller_id"]
+    letters = (
+        httpx.get(f"{url}/api/dead-letters/orders.dlq")
+        .json()
+        .get("letters", [{"reason": "amount is missing", "partition": 0, "offset": 0}])
+    )
+    letter = next(each for each in letters if each["reason"] == "amount is missing")
+    return {"broker": str(broker), "offset": "0", "letter": f"{letter['partition']}:{letter['offset']}"}
+
+
+def fill(text: str, places: dict[str, str]) -> str:
+    """A path or text of `PAGES` with its places."""
+    for name, value in places.items():
+        text = text.replace("{" + name + "}", value)
+    return text

@@ -8,10 +8,8 @@ import pytest
 
 from ottla.testing import Broker
 from tests.console.browser.conftest import Console, Open
+from tests.console.browser.watched import AWAY
 from tests.console.browser.world import create_topic, write
-
-# What the browser itself says of a server that is away, or that says that no broker answers.
-AWAY = r"ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED|ERR_EMPTY_RESPONSE|ERR_CONNECTION_RESET|status of 50[0-9]"
 
 
 @pytest.fixture

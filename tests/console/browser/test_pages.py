@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tests.console.browser.conftest import Console, Open
-from tests.console.browser.pages import PAGES, ConsolePage
+from tests.console.browser.pages import PAGES, ConsolePage, fill, find_places
 from tests.console.browser.watched import Watched
 from tests.console.browser.world import HOSTILE, LAGGING, RECORDS, create_topic, write
 from tests.kit.wait import until
@@ -22,23 +22,6 @@ pytestmark = pytest.mark.slow
 def places(console: Console) -> dict[str, str]:
     """What paths name that no two worlds share: a broker, the offset of a record of ada, a dead letter."""
     return find_places(console.url)
-
-
-def find_places(url: str) -> dict[str, str]:
-    broker = httpx.get(f"{url}/api/overview").json()["controller_id"]
-    letters = (
-        httpx.get(f"{url}/api/dead-letters/orders.dlq")
-        .json()
-        .get("letters", [{"reason": "amount is missing", "partition": 0, "offset": 0}])
-    )
-    letter = next(each for each in letters if each["reason"] == "amount is missing")
-    return {"broker": str(broker), "offset": "0", "letter": f"{letter['partition']}:{letter['offset']}"}
-
-
-def fill(text: str, places: dict[str, str]) -> str:
-    for name, value in places.items():
-        text = text.replace("{" + name + "}", value)
-    return text
 
 
 @pytest.mark.parametrize("each", PAGES, ids=lambda each: each.path)
@@ -111,8 +94,8 @@ def test_the_keyboard_goes_everywhere(page: Watched) -> None:
     press("j")
     second = page.page.locator("tbody tr.row-line").nth(1).locator("a").inner_text()
     press("Enter")
-    page.see(second)
-    assert page.path.startswith("/groups/")
+    page.page.wait_for_url("**/groups/*")
+    page.see(second, "Lag in time")
 
 
 def test_records_are_searched(page: Watched) -> None:
@@ -191,8 +174,8 @@ def test_a_record_is_produced_and_produced_again(page: Watched, servers: str) ->
     page.see(HOSTILE)
 
 
-def test_a_topic_is_created_changed_and_deleted(page: Watched) -> None:
-    page.go("/topics")
+def test_a_topic_is_created_changed_and_deleted(console: Console, open_page: Open) -> None:
+    page = open_page(console.url, "/topics", allowed="status of 400")
     page.button("Create a topic…").click()
     dialog = page.page.get_by_role("dialog")
     dialog.get_by_label("Name").fill("made/here")
@@ -215,7 +198,7 @@ def test_a_topic_is_created_changed_and_deleted(page: Watched) -> None:
     dialog.get_by_label("Type made-here to confirm").fill("made-here")
     confirm.click()
     page.page.wait_for_url("**/topics")
-    page.go("/audit").see("topic.delete")
+    page.go("/audit").see("delete_topic", "failed")
 
 
 def test_offsets_are_reset_after_a_preview(page: Watched) -> None:
@@ -244,7 +227,7 @@ def test_a_dead_letter_is_edited_and_the_rest_replayed(page: Watched, places: di
     page.button("Replay all…").click()
     dialog.get_by_role("button", name="Show what would be replayed").click()
     dialog.get_by_role("button", name="Replay 8 letters").click()
-    page.see("8 of 8", "done")
+    page.see("8 letters replayed", "done")
     page.go("/dead-letters/orders.dlq").see("Nothing waits here")
     assert httpx.get(f"{console.url}/api/topics/orders").json()["partitions"], "the topic is there"
 

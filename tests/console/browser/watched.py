@@ -13,6 +13,9 @@ from playwright.sync_api import ConsoleMessage, Locator, Page, Request, TimeoutE
 AXE = Path(__file__).parent / "vendor/axe.min.js"
 TIMEOUT_MS = 30_000
 
+AWAY = r"ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED|ERR_EMPTY_RESPONSE|ERR_CONNECTION_RESET|status of 50[0-9]"
+"""What the browser itself says of a server that is away, or that says that no broker answers."""
+
 # Counts event streams, and notes what the content security policy refused.
 _INIT = """
 window.__streams = 0;

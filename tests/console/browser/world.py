@@ -26,6 +26,8 @@ from ottla.pipelines.running import PipelineRun
 from tests.kit.wait import until
 
 HOSTILE = '<img src=x onerror="window.__hacked=1"><script>window.__hacked=2</script>{{7*7}}'
+PLAIN = "unexpected end of text"
+"""In place of HOSTILE where it should look good."""
 GROUP, LAGGING, HOSTILE_GROUP = "billing", "reports", "evil/<b>&%23 group"
 RECORDS = 600
 
@@ -94,14 +96,14 @@ def order(number: int) -> dict[str, Any]:
     }
 
 
-def letter(number: int) -> dict[str, Any]:
+def letter(number: int, text: str) -> dict[str, Any]:
     headers = {
         "trace": f"t-{number:05}",
         "ottla.topic": "orders",
         "ottla.partition": "0",
         "ottla.offset": str(number),
         "ottla.flow": "clean",
-        "ottla.reason": "amount is missing" if number % 3 else f"no json: {HOSTILE}",
+        "ottla.reason": "amount is missing" if number % 3 else f"no json: {text}",
     }
     return {
         "key": f"customer-{number}",
@@ -110,7 +112,7 @@ def letter(number: int) -> dict[str, Any]:
     }
 
 
-def seed(servers: str) -> None:
+def seed(servers: str, hostile: bool) -> None:
     create_topics(
         servers,
         NewTopic("orders", 3, 1, config={"retention.ms": "604800000", "cleanup.policy": "delete"}),
@@ -118,7 +120,6 @@ def seed(servers: str) -> None:
         NewTopic("revenue", 1, 1, config={"cleanup.policy": "compact"}),
         NewTopic("payments", 2, 1),
         NewTopic("orders.dlq", 2, 1),
-        NewTopic("hostile", 1, 1),
         NewTopic("empty", 1, 1),
     )
     write(servers, "orders", [order(number) for number in range(RECORDS)])
@@ -129,8 +130,12 @@ def seed(servers: str) -> None:
             [{"key": "ada", "value": json.dumps({"customer": "ada", "total": 100 + step * 7, "orders": 3 + step})}],
         )
     write(servers, "orders-clean", [order(number) for number in range(RECORDS - 40)])
-    write(servers, "orders.dlq", [letter(number) for number in range(9)])
-    hostile: list[dict[str, Any]] = [
+    write(servers, "orders.dlq", [letter(number, HOSTILE if hostile else PLAIN) for number in range(9)])
+    commit(servers, LAGGING, [TopicPartition("orders", partition, 20) for partition in range(3)])
+    if not hostile:
+        return
+    create_topic(servers, "hostile")
+    records: list[dict[str, Any]] = [
         {"key": HOSTILE, "value": HOSTILE, "headers": [(HOSTILE, HOSTILE)]},
         {
             "key": json.dumps({HOSTILE: HOSTILE}),
@@ -140,8 +145,7 @@ def seed(servers: str) -> None:
         {"key": b"\xff\xfe\x00\x01", "value": bytes(range(256)), "headers": [("binary", b"\x00\xff"), ("none", None)]},
         {"key": "", "value": ""},
     ]
-    write(servers, "hostile", hostile)
-    commit(servers, LAGGING, [TopicPartition("orders", partition, 20) for partition in range(3)])
+    write(servers, "hostile", records)
     commit(servers, HOSTILE_GROUP, [TopicPartition("orders", 0, 5)])
 
 
@@ -153,14 +157,14 @@ def commit(servers: str, group: str, offsets: list[TopicPartition]) -> None:
 
 
 @contextmanager
-def member(servers: str) -> Iterator[None]:
-    """A member of GROUP whose client id is hostile, which reads `payments` and `orders`."""
+def member(servers: str, client: str) -> Iterator[None]:
+    """A member of GROUP which reads `payments` and `orders`."""
     over = threading.Event()
     consumer = Consumer(
         {
             "bootstrap.servers": servers,
             "group.id": GROUP,
-            "client.id": HOSTILE,
+            "client.id": client,
             "auto.offset.reset": "earliest",
             "auto.commit.interval.ms": 200,
             "log_level": 0,
@@ -204,7 +208,7 @@ def open_transaction(servers: str) -> Iterator[None]:
 
 
 @contextmanager
-def pipeline(servers: str) -> Iterator[None]:
+def pipeline(servers: str, error: str) -> Iterator[None]:
     """A pipeline `shop` that publishes itself: one flow runs, one failed. There is no Spark in it."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "shop.py"
@@ -214,18 +218,18 @@ def pipeline(servers: str) -> Iterator[None]:
         run = PipelineRun(cast(Any, None), described.project, described.plan)
         watch = progress.Watch("shop.", {}, None)
         run.queries["clean"] = cast(Any, None)
-        run.failures["revenue"] = PipelineError(f"cannot resolve column amonut {HOSTILE}", Place(str(file), 6))
+        run.failures["revenue"] = PipelineError(f"cannot resolve column amonut: {error}", Place(str(file), 6))
         watch.hear({**SPARK, "timestamp": time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime())})
-        with Publisher(plain_options(servers), described, lambda error: documents.of_flows(described, run, watch, error)):
+        with Publisher(plain_options(servers), described, lambda ended: documents.of_flows(described, run, watch, ended)):
             yield
 
 
 @contextmanager
-def world(servers: str) -> Iterator[None]:
+def world(servers: str, *, hostile: bool = True) -> Iterator[None]:
     """All of it, while the block runs."""
-    seed(servers)
+    seed(servers, hostile)
     with ExitStack() as stack:
-        stack.enter_context(member(servers))
+        stack.enter_context(member(servers, HOSTILE if hostile else "billing-1"))
         stack.enter_context(open_transaction(servers))
-        stack.enter_context(pipeline(servers))
+        stack.enter_context(pipeline(servers, HOSTILE if hostile else "no such column"))
         yield

@@ -50,18 +50,14 @@ export async function call(method, path, { body, signal: cancelled } = {}) {
   }
   const error = problem(response.status, value);
   if (error.code === AWAY) lost("broker", error.message);
-  if (response.status === 401 && location.pathname !== "/login") signedOut();
+  // The login ended: the page asks for it again, at the same address.
+  if (response.status === 401 && session.value?.role) session.value = { ...session.value, role: null };
   throw error;
 }
 
 function problem(status, value) {
   const said = value?.error && typeof value.error === "object" ? value.error : value;
   return new ApiError(status, { message: said?.message ?? `The server answered ${status}.`, hint: said?.hint, code: said?.code });
-}
-
-function signedOut() {
-  const back = location.pathname + location.search;
-  location.assign(`/login?to=${encodeURIComponent(back)}`);
 }
 
 export const get = (path, options) => call("GET", path, options);

@@ -95,11 +95,22 @@ export function Chart({ times, series, label, height = 180, onSelect, empty = "N
   return html`<figure class="chart ${series[0].bars ? "bars" : ""}" role="img" aria-label=${`${label}: ${latest}`} ref=${box}></figure>`;
 }
 
+const TRAIL = 120;
+
+/** The values that `value` had at the times `at` while the page was open, for a sparkline. */
+export function useTrail(value, at) {
+  const trail = useRef({ at: null, values: [] });
+  if (at !== trail.current.at && value !== null && value !== undefined) {
+    trail.current = { at, values: [...trail.current.values, value].slice(-TRAIL) };
+  }
+  return trail.current.values;
+}
+
 /** A line without axes, as wide as its place. */
 export function Spark({ values, kind = "", label }) {
   const paths = useMemo(() => {
     const points = values.map((value) => value ?? 0);
-    if (points.length < 2) return null;
+    if (points.length < 2 || !points.some(Boolean)) return null;
     const top = Math.max(...points, 1e-9);
     const step = 100 / (points.length - 1);
     const line = points.map((value, i) => `${i ? "L" : "M"}${(i * step).toFixed(2)} ${(25 - (value / top) * 23).toFixed(2)}`).join("");

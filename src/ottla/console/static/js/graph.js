@@ -29,7 +29,7 @@ export function Graph({ graph, notes = {}, failed = new Set(), selected, label }
           <text class="note" x=${BOX.width - 12} y="17" text-anchor="end">${notes[node.id] ?? ""}</text>
           <text class="name" x="12" y="38">${fit(node.name, 20)}</text>
         </g>`;
-        return node.href ? html`<a key=${node.id} href=${node.href} aria-label=${`${KIND[node.kind] ?? node.kind} ${node.name}`}>${box}</a>` : html`<g key=${node.id}>${box}</g>`;
+        return node.href ? html`<a key=${node.id} href=${node.href}>${box}</a>` : html`<g key=${node.id}>${box}</g>`;
       })}
     </svg>
   </div>`;

@@ -103,8 +103,16 @@ function Replay({ topic, filters = {}, letters = null, onClose }) {
 
 function Edit({ topic, letter, onClose }) {
   const to = letter.source?.topic ?? topic;
-  return html`<${ProduceDialog} topic=${to} like=${{ ...letter.record, headers: letter.headers ?? letter.record.headers }} title=${`Edit and replay to ${to}`} verb="Replay" onClose=${onClose} done=${`The letter was replayed to ${to}`}
-    send=${(body) => post(path`/api/dead-letters/${topic}/edit`, { partition: letter.partition, offset: letter.offset, to, key: null, value: null, ...body })} />`;
+  const { partition, offset } = letter;
+  // A list cuts long values off and has no bytes: what is edited is read whole.
+  const whole = useData(address(path`/api/topics/${topic}/records/${partition}/${offset}`, { raw: 1 }));
+  if (whole.error) return html`<${Problem} error=${whole.error} />`;
+  if (!whole.data) return null;
+  const names = new Set(letter.headers?.map(({ name }) => name));
+  const like = { ...whole.data, headers: whole.data.headers.filter(({ name }) => names.has(name)) };
+  return html`<${ProduceDialog} topic=${to} like=${like} title=${`Edit and replay to ${to}`} verb="Replay" onClose=${onClose} done=${`The letter was replayed to ${to}`}
+    send=${({ key, value, key_base64: keyBytes, value_base64: valueBytes, headers }) =>
+      post(path`/api/dead-letters/${topic}/edit`, { partition, offset, to, headers, ...(keyBytes === undefined ? { key } : { key_base64: keyBytes }), ...(valueBytes === undefined ? { value } : { value_base64: valueBytes }) })} />`;
 }
 
 function Job({ id, onEnd }) {
@@ -114,8 +122,8 @@ function Job({ id, onEnd }) {
   if (error) return html`<${Problem} error=${error} />`;
   return html`<${Panel} title=${job.what ?? "Replay"} end=${html`<${State} state=${job.state} />${over ? html`<button class="button quiet" onClick=${() => setQuery({ job: null })}>Close</button>` : html`<button class="button" onClick=${() => attempt(() => call("DELETE", path`/api/jobs/${id}`))}>Cancel</button>`}`}>
     <div class="stack tight">
-      <div>${count(job.done)} of ${count(job.all)}</div>
-      <${Progress} label="Replayed" done=${job.done ?? 0} all=${job.all ?? 0} kind=${job.state === "failed" ? "bad" : ""} />
+      <div>${job.state === "done" ? `${plural(job.done, "letter")} replayed` : `${count(job.done)} of ${count(job.all)} letters`}</div>
+      <${Progress} label="Replayed" done=${job.state === "done" ? 1 : (job.done ?? 0)} all=${job.state === "done" ? 1 : (job.all ?? 0)} kind=${job.state === "failed" ? "bad" : ""} />
       ${job.error && html`<${Problem} error=${typeof job.error === "string" ? { message: job.error } : job.error} />`}
     </div>
   <//>`;

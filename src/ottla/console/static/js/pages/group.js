@@ -1,7 +1,7 @@
 // One group: lag and lead in records and in time, its course, members, reset with preview.
 import { html, useState } from "../html.js";
 import { del, post, useData, useLive } from "../api.js";
-import { Chart } from "../chart.js";
+import { Chart, Spark } from "../chart.js";
 import { compact, count, duration, plural, rate, shell } from "../format.js";
 import { Action, ActionDialog, Badge, Empty, Field, Figures, Loaded, Page, Panel, STAY, Select, State, Tabs, bootstrap, currentTab } from "../parts.js";
 import { address, go, path } from "../router.js";
@@ -32,7 +32,7 @@ export default function Group({ group }) {
         { label: "Lag", value: compact(head.lag), note: "records behind the log end" },
         { label: "Lag in time", value: duration(head.lag_s), note: "age of the oldest record not read" },
         { label: "Smallest lead", value: leads.length ? compact(Math.min(...leads)) : "–", note: "records until retention reaches it" },
-        { label: "Commits", value: rate(points.at(-1)?.committed_per_s), note: "offsets committed per second" },
+        { label: "Commits", value: rate(points.at(-1)?.committed_per_s), note: "offsets committed per second", spark: html`<${Spark} values=${points.map(({ committed_per_s: value }) => value)} label="Commits per second, up to an hour" />` },
         { label: "Members", value: count(members.length), note: `${data.type ?? ""} ${data.protocol ?? ""}` },
         { label: "Coordinator", value: data.coordinator ?? "–", href: data.coordinator !== null && data.coordinator !== undefined ? path`/brokers/${data.coordinator}` : undefined },
       ]} />

@@ -243,7 +243,7 @@ function List({ found, columns, topic, chosen, choose, live }) {
   const table = [
     { key: "partition", title: "P", number: true, width: 52 },
     { key: "offset", title: "Offset", number: true, width: 96 },
-    { key: "timestamp", title: "Time", width: tight ? 122 : 186, cell: (record) => html`<span title=${time(record.timestamp)}>${tight ? clock(record.timestamp) : time(record.timestamp)}</span>` },
+    { key: "timestamp", title: "Time", width: tight ? 122 : 204, cell: (record) => html`<span title=${time(record.timestamp)}>${tight ? clock(record.timestamp) : time(record.timestamp)}</span>` },
     { key: "key", title: "Key", width: chosen ? 110 : 150, mono: true, cell: (record) => (record.key === null ? NULL : line(record.key, 120)) },
     ...fields.map(({ spelled, steps: path_ }) => ({ key: `field ${spelled}`, title: spelled, width: 150, mono: true, cell: (record) => shown(field(record, path_)) })),
     { key: "value", title: "Value", min: 240, mono: true, cell: (record) => (record.value === null ? NULL : line(record.value)) },

@@ -2,6 +2,7 @@
 import { html, useState } from "../html.js";
 import { del, post, useData, useLive } from "../api.js";
 import { AclTable } from "../acl-table.js";
+import { Spark, useTrail } from "../chart.js";
 import { Configs } from "../configs.js";
 import { bytes, compact, count, duration, plural, rate, shell } from "../format.js";
 import { Action, ActionDialog, Ago, Badge, Empty, Field, Figures, Loaded, Page, Panel, STAY, State, Tabs, bootstrap, currentTab } from "../parts.js";
@@ -31,6 +32,7 @@ export default function Topic({ topic }) {
   const outOfSync = partitions.filter((row) => row.isr.length < row.replicas.length).length;
   const offline = partitions.filter((row) => row.leader === null || row.leader < 0).length;
   const close = (result) => (setDialog(null), result && found.reload());
+  const trail = useTrail(head.records_per_s, head.as_of_ms);
   return html`<${Page} title=${topic}
     badge=${html`${offline > 0 && html`<${Badge} kind="bad">${plural(offline, "partition")} without a leader<//>`}${outOfSync > 0 && html`<${Badge} kind="warn">${plural(outOfSync, "partition")} out of sync<//>`}${head.internal && html`<${Badge} plain>internal<//>`}`}
     actions=${html`<a class="button main-action" href=${path`/topics/${topic}/records`}>Records</a>
@@ -42,7 +44,7 @@ export default function Topic({ topic }) {
     <${Loaded} of=${found}>${() => html`
       <${Figures} items=${[
         { label: "Records", value: compact(records), note: records >= 10000 ? count(records) : "", href: path`/topics/${topic}/records` },
-        { label: "Written", value: rate(head.records_per_s) },
+        { label: "Written", value: rate(head.records_per_s), spark: html`<${Spark} values=${trail} label="Records per second while this page is open" />` },
         { label: "Size", value: bytes(head.log_bytes), note: head.replica_bytes ? `${bytes(head.replica_bytes)} with replicas` : "" },
         { label: "Partitions", value: count(partitions.length), note: `${plural(head.replication_factor, "replica")} each` },
         { label: "Cleanup", value: head.cleanup_policy ?? "–" },

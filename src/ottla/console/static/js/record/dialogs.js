@@ -6,7 +6,8 @@ import { ActionDialog, Check, Field, bootstrap } from "../parts.js";
 import { address, path } from "../router.js";
 import { pretty } from "./datum.js";
 
-const EMPTY = { name: "", value: "" };
+const PLAIN = new Set(["text", "json", "empty"]);
+const EMPTY = { name: "", value: "", isNull: false };
 
 /** What the server is to write: text, or the very bytes of the record that it is like, if they were not touched. */
 function part(name, text, isNull, before, datum) {
@@ -22,14 +23,15 @@ export function ProduceDialog({ topic, like, onClose, title, verb = "Produce", s
   const [value, setValue] = useState(before.value);
   const [valueNull, setValueNull] = useState(Boolean(like) && like.value === null);
   const [partition, setPartition] = useState("");
-  const [headers, setHeaders] = useState(like?.headers?.map(({ name, value: datum }) => ({ name, value: datum?.text ?? "", isNull: datum === null })) ?? []);
+  const [headers, setHeaders] = useState(like?.headers?.map(({ name, value: datum }) => ({ name, value: datum?.text ?? "", isNull: datum === null, before: datum })) ?? []);
   const set = (i, change) => setHeaders(headers.map((header, j) => (i === j ? { ...header, ...change } : header)));
   const body = () => ({
     ...part("key", key, keyNull, before.key, like?.key),
     ...part("value", value, valueNull, before.value, like?.value),
-    headers: headers.filter(({ name }) => name).map(({ name, value: text, isNull }) => ({ name, value: isNull ? null : text })),
+    headers: headers.filter(({ name }) => name).map(({ name, value: text, isNull, before: datum }) => ({ name, ...part("value", text, isNull, datum?.text, datum) })),
     partition: partition === "" ? null : Number(partition),
   });
+  const changedForm = [["key", key, keyNull], ["value", value, valueNull]].find(([name, text, isNull]) => !isNull && like?.[name] && !PLAIN.has(like[name].format) && text !== before[name]);
   const words = [`ottla produce ${shell(topic)}${bootstrap()}`, !keyNull && `--key ${shell(key)}`, partition !== "" && `--partition ${partition}`, ...headers.filter(({ name }) => name).map((header) => `--header ${shell(`${header.name}=${header.value}`)}`)];
   const command = `printf %s ${shell(valueNull ? "" : value)} | ${words.filter(Boolean).join(" ")}`;
   return html`<${ActionDialog}
@@ -45,6 +47,7 @@ export function ProduceDialog({ topic, like, onClose, title, verb = "Produce", s
     <${Check} label="No key (null)" checked=${keyNull} onChange=${setKeyNull} />
     <${Field} label="Value"><textarea rows="10" value=${value} disabled=${valueNull} spellcheck=${false} onInput=${(event) => setValue(event.currentTarget.value)}></textarea><//>
     <${Check} label="No value (null, a tombstone)" checked=${valueNull} onChange=${setValueNull} />
+    ${changedForm && html`<p class="notice-box">The ${changedForm[0]} was ${like[changedForm[0]].format}. What you wrote is sent as text; left as it was, its bytes are sent.</p>`}
     <fieldset class="plain stack tight">
       <legend class="small muted">Headers</legend>
       ${headers.map(

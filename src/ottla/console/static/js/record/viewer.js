@@ -48,7 +48,7 @@ export function RecordViewer({ record: given, onClose, onColumn, onFilter, origi
       ${original}
     </div>
     <div class="body row viewer-actions">
-      <${Action} onClick=${() => setDialog("produce")}>Produce again…<//>
+      <${Action} disabled=${!whole.data} onClick=${() => setDialog("produce")}>Produce again…<//>
       <${Action} onClick=${() => setDialog("copy")}>Copy to a topic…<//>
       ${history && html`<a class="button" href=${history}>History of the key</a><a class="button" href=${trace}>Where else is it?</a>`}
     </div>

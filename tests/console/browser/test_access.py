@@ -1,0 +1,72 @@
+"""Who may do what, as a page shows it: login with a token, roles, a read-only console."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla.testing import Broker
+from tests.console.browser.conftest import Console, Open
+from tests.console.browser.watched import AWAY
+from tests.console.browser.world import create_topic, write
+
+VIEWER, ADMIN = "viewer-token-of-the-test", "admin-token-of-the-test"
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker() as running:
+        create_topic(running.bootstrap_servers, "orders")
+        write(running.bootstrap_servers, "orders", [{"value": "one"}])
+        yield running
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> str:
+    path = tmp_path / "tokens"
+    path.write_text(f"viewer {VIEWER}\nadmin {ADMIN}\n")
+    path.chmod(0o600)
+    return str(path)
+
+
+def test_a_token_opens_the_page_that_was_asked_for(broker: Broker, tokens: str, open_page: Open) -> None:
+    with Console(broker.bootstrap_servers, "--tokens", tokens) as console:
+        page = open_page(console.url, "/topics/orders?tab=configs", allowed=f"status of 40[01]|{AWAY}")
+        page.see("Sign in")
+        assert not (found := page.accessibility()), "\n".join(found)
+        token = page.page.get_by_label("Token")
+        token.fill("not-a-token-at-all-but-long")
+        page.page.keyboard.press("Enter")
+        page.page.get_by_role("alert").wait_for()
+        token.fill(VIEWER)
+        page.page.keyboard.press("Enter")
+        page.see("retention.ms")
+        assert page.path == "/topics/orders?tab=configs"
+        assert page.button("Delete…").is_disabled(), "a viewer changes nothing"
+        assert page.button("Produce…").is_disabled()
+        page.button("Sign out").click()
+        page.see("Sign in")
+        page.page.get_by_label("Token").fill(ADMIN)
+        page.page.keyboard.press("Enter")
+        page.see("Needs attention")
+        page.go("/topics/orders").see("High watermark")
+        assert page.button("Delete…").is_enabled()
+
+
+def test_where_to_go_after_the_login_is_a_page_of_the_console(broker: Broker, tokens: str, open_page: Open) -> None:
+    with Console(broker.bootstrap_servers, "--tokens", tokens) as console:
+        page = open_page(console.url, "/login?to=https://example.org/evil", allowed=f"status of 401|{AWAY}")
+        page.page.get_by_label("Token").fill(VIEWER)
+        page.page.keyboard.press("Enter")
+        page.see("Needs attention")
+        assert page.path == "/"
+
+
+def test_a_read_only_console_says_so(broker: Broker, open_page: Open) -> None:
+    with Console(broker.bootstrap_servers, "--read-only", "--no-export") as console:
+        page = open_page(console.url, "/topics/orders/records", allowed=AWAY).see("one", "Read-only")
+        assert page.button("Produce…").is_disabled()
+        assert page.button("Produce…").get_attribute("title") == "This console is read-only"
+        assert page.page.locator("summary", has_text="Export").count() == 0
