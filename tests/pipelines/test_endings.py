@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import threading
+import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,7 +13,9 @@ import pytest
 
 from ottla import pipelines as p
 from ottla.pipelines import PipelineError, running, spark_errors
+from ottla.pipelines.exactly_once import Totals
 from ottla.pipelines.failure import Place
+from ottla.pipelines.project import ON_FAILURE, Project
 
 FLOW = SimpleNamespace(name="copy", place=Place("shop.py", 4), to=p.sink("out"))
 # What Spark 4.3 says when something is raised in a worker, shortened in the middle.
@@ -31,6 +36,9 @@ Identifier: shop.copy [id = a1e1d4e1, runId = c2c79aac]
 KeyError: of the plan
 """
 USERS, OURS = ("shop.py", 16), ("/x/ottla/pipelines/producing.py", 199)
+
+
+SHOP = Project(Path("shop.py"), "shop")
 
 
 class Query:
@@ -58,10 +66,14 @@ class Query:
 
 
 class Sink:
-    failure = None
+    failure: PipelineError | None = None
 
     def __init__(self) -> None:
         self.closing, self.closed = threading.Event(), False
+        self.totals = Totals()
+
+    def begin_again(self) -> None:
+        self.failure = None
 
     def is_recorded(self, query: Query) -> bool:
         return True
@@ -70,10 +82,10 @@ class Sink:
         self.closed = True
 
 
-def flows(*lives: Query) -> running.PipelineRun:
+def flows(*lives: Query, project: Project = SHOP) -> running.PipelineRun:
     """One flow that has these lives, one after the other."""
     plan = SimpleNamespace(flows=[FLOW])
-    made = running.PipelineRun(cast(Any, None), cast(Any, None), cast(Any, plan))
+    made = running.PipelineRun(cast(Any, None), project, cast(Any, plan))
     made.sinks = cast(Any, {"copy": Sink()})
     first, *later = lives
     made.queries = cast(Any, {"copy": first})
@@ -125,6 +137,66 @@ def test_a_query_that_does_not_stop_is_told_where_nothing_else_went_wrong() -> N
     well.stops = OSError("nobody there")
     found = flows(well)
     with pytest.raises(PipelineError, match="flow 'copy' does not stop: nobody there"), found:
+        watch(found)
+
+
+def two_flows(failing: list[Query], other: Query, project: Project = SHOP) -> running.PipelineRun:
+    found = flows(*failing, project=project)
+    cast(Any, found.plan).flows = [FLOW, SimpleNamespace(name="other", place=FLOW.place, to=FLOW.to)]
+    found.queries["other"], found.sinks["other"] = cast(Any, other), cast(Any, Sink())
+    return found
+
+
+def test_a_flow_fails_alone_and_is_told_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    other = Query(1_000_000)
+    found = two_flows([Query(0, "ValueError: no")], other)
+    found.wait(0.1)
+    assert found.running
+    assert (found.state("copy"), found.state("other")) == ("failed", "running")
+    assert "Flow copy failed, the others go on: " in caplog.text
+    assert not other.stopped
+    with pytest.raises(PipelineError, match="flow 'copy': ValueError: no"), found:
+        found.wait(0.1)
+    assert other.stopped
+
+
+def test_a_flow_that_failed_starts_again_after_a_while_that_doubles(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    again = Project(
+        Path("shop.py"),
+        "shop",
+        restart=ON_FAILURE,
+        restart_backoff_ms=20,
+        restart_backoff_max_ms=40,
+        alert_command=f'echo "$OTTLA_EVENT $OTTLA_PIPELINE $OTTLA_FLOW" >> {told}; cat >> {told}; echo >> {told}',
+    )
+    lives = [Query(0, f"ValueError: {number}") for number in range(4)]
+    last = Query(1_000_000)
+    found = two_flows([*lives, last], Query(1_000_000), again)
+    with found:
+        until_s = time.monotonic() + 60
+        while found.queries["copy"] is not cast(Any, last):
+            found.wait(0.1)
+            assert time.monotonic() < until_s
+        assert found.state("copy") == "running"
+        found.sinks["copy"].totals.batches += 1
+        found.wait(0.1)
+        assert not found.failures
+    assert "Flow copy runs again" in caplog.text
+    lines = told.read_text().splitlines()
+    assert [line for line in lines if not line.startswith("{")] == ["failed shop copy"] * 4 + ["recovered shop copy"]
+    documents = [json.loads(line) for line in lines if line.startswith("{")]
+    assert [each["restart_in_s"] for each in documents] == [0.02, 0.04, 0.04, 0.04, None]
+    assert documents[0]["error"] == {"message": "flow 'copy': ValueError: 0", "place": "shop.py:4", "hint": None}
+
+
+def test_a_flow_that_another_driver_has_does_not_start_again() -> None:
+    again = Project(Path("shop.py"), "shop", restart=ON_FAILURE, restart_backoff_ms=1)
+    found = flows(Query(0), project=again)
+    fenced = PipelineError("stop the other driver")
+    fenced.is_final = True
+    found.sinks["copy"].failure = fenced
+    with pytest.raises(PipelineError, match="stop the other driver"):
         watch(found)
 
 

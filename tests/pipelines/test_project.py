@@ -135,3 +135,64 @@ def test_a_toml_that_is_no_text_has_its_line(tmp_path: Path) -> None:
     (tmp_path / "shop.toml").write_bytes(b"[pipeline]\nname = '\xff'\n")
     with pytest.raises(PipelineError, match=r"shop\.toml:2: the settings are not UTF-8"):
         project.read(tmp_path / "shop.py")
+
+
+ENVIRONMENTS = """
+[pipeline]
+bootstrap_servers = "dev:9092"
+restart = "on-failure"
+restart_backoff = "2 seconds"
+
+[kafka]
+"sasl.password" = "${OTTLA_TEST_SECRET}"
+"client.id" = "dev"
+
+[alerts]
+webhook = "https://example.org/${file:HOOK}"
+
+[env.prod.pipeline]
+bootstrap_servers = "prod:9092"
+
+[env.prod.kafka]
+"client.id" = "prod $${kept}"
+"""
+
+
+def test_an_environment_changes_settings_and_secrets_come_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTTLA_TEST_SECRET", "geheim")
+    (tmp_path / "secret").write_text("hook\n")
+    file = tmp_path / "orders.py"
+    file.with_suffix(".toml").write_text(ENVIRONMENTS.replace("HOOK", f"{tmp_path}/secret"))
+    dev, prod = project.read(file), project.read(file, env="prod")
+    assert (dev.bootstrap_servers, prod.bootstrap_servers) == ("dev:9092", "prod:9092")
+    assert (prod.restart, prod.restart_backoff_ms) == ("on-failure", 2000)
+    assert dev.kafka == {"sasl.password": "geheim", "client.id": "dev"}
+    assert prod.kafka == {"sasl.password": "geheim", "client.id": "prod ${kept}"}
+    assert prod.alert_webhook == "https://example.org/hook"
+    file.with_suffix(".test.toml").write_text('[pipeline]\nbootstrap_servers = "test:9092"\n')
+    assert project.read(file, env="test").bootstrap_servers == "test:9092"
+    with pytest.raises(PipelineError, match="has no section") as caught:
+        project.read(file, env="staging")
+    assert caught.value.hint == "declared: prod, test"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('name = "${OTTLA_TEST_NONE}"', "name: ${OTTLA_TEST_NONE}: the environment has no variable OTTLA_TEST_NONE"),
+        ('name = "${file:/no/such}"', "name: ${file:/no/such}: No such file or directory"),
+        ('name = "${a b}"', "name: ${a b} is neither ${NAME} nor ${file:/path}"),
+        ('trigger = "${OTTLA_TEST_SECRET}"', "trigger: '${OTTLA_TEST_SECRET}' does not fit"),
+    ],
+)
+def test_a_reference_without_a_value_is_named_and_a_secret_never(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, said: str
+) -> None:
+    monkeypatch.setenv("OTTLA_TEST_SECRET", "geheim")
+    file = tmp_path / "orders.py"
+    file.with_suffix(".toml").write_text(f"[pipeline]\n{line}\n")
+    with pytest.raises(PipelineError) as caught:
+        project.read(file)
+    assert caught.value.message == said
+    assert caught.value.place is not None
+    assert caught.value.place.line == 2

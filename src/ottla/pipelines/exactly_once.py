@@ -30,7 +30,7 @@ from ottla.errors import KafkaError
 from ottla.pipelines import producing, scratch, spark_errors
 from ottla.pipelines.checkpoint import BatchOffsets, Checkpoint, PartitionOffsets
 from ottla.pipelines.definitions import Flow, Sink
-from ottla.pipelines.failure import PipelineError
+from ottla.pipelines.failure import PipelineError, Place
 from ottla.pipelines.marker import FIRST, Marker
 from ottla.pipelines.session import is_local
 from ottla.pipelines.spark_jvm import is_in_one_task
@@ -174,6 +174,11 @@ class ExactlyOnceSink:
             self.failure = self._explained(error)
             raise self.failure from error
 
+    def begin_again(self) -> None:
+        """Forget why the flow ended: its query starts again."""
+        self.failure = None
+        self.close()
+
     def is_recorded(self, query: Any) -> bool:
         """Whether Spark has recorded the last started batch as done."""
         if self._batch_id < 0:
@@ -255,14 +260,14 @@ class ExactlyOnceSink:
         if last is None or last.batch_id < marker.batch_id:
             return False
         if last.batch_id > marker.batch_id:
-            raise PipelineError(
+            raise _final(
                 f"flow {self.flow.name!r}: batch {last.batch_id} is committed, but the checkpoint {self.checkpoint.location} is "
                 f"only at batch {marker.batch_id}",
                 self.flow.place,
                 hint="stop the other driver that runs this flow; if the checkpoint is an old copy, `ottla pipeline reset` it",
             )
         if last.fingerprint != marker.fingerprint:
-            raise PipelineError(
+            raise _final(
                 f"flow {self.flow.name!r}: batch {marker.batch_id} is committed with other offsets than the checkpoint "
                 f"{self.checkpoint.location} has for it",
                 self.flow.place,
@@ -304,6 +309,12 @@ class ExactlyOnceSink:
         target = f" (topic {self.flow.to.topic!r})" if isinstance(self.flow.to, Sink) else ""
         place = self.flow.to.place if self.flow.to is not None else self.flow.place
         return PipelineError(f"flow {self.flow.name!r}{target}: {error}", place)
+
+
+def _final(message: str, place: Place, *, hint: str) -> PipelineError:
+    error = PipelineError(message, place, hint=hint)
+    error.is_final = True
+    return error
 
 
 def retry_reason(error: Exception) -> str | None:

@@ -8,6 +8,14 @@
     transaction_timeout = "10 minutes"
     metrics = "127.0.0.1:9404"            # Prometheus; off by default
     publish = true                        # plan and progress to the topic __ottla_pipelines
+    restart = "on-failure"                # a flow that failed; default: never
+    restart_backoff = "1 second"          # doubles with each failure, up to restart_backoff_max
+    restart_backoff_max = "5 minutes"
+    compact = "1 hour"                    # the interval at which small files of tables become large ones; off by default
+
+    [alerts]                              # of flows that fail and run again, as JSON
+    command = "mail-it"
+    webhook = "https://example.org/hook"
 
     [kafka]                               # properties of the client, by Kafka's names
     "security.protocol" = "SASL_SSL"
@@ -19,7 +27,10 @@
     [spark.conf]
     "spark.sql.shuffle.partitions" = 8
 
-Errors name the file and, if known, the line.
+    [env.prod.pipeline]                   # what `--env prod` changes; so does the file orders.prod.toml
+    bootstrap_servers = "broker:9092"
+
+Texts may refer to secrets (`secrets`). Errors name the file and, if known, the line.
 """
 
 from __future__ import annotations
@@ -34,12 +45,23 @@ from typing import Any
 from ottla.pipelines.failure import PipelineError, Place
 from ottla.pipelines.marker import FIRST
 from ottla.pipelines.preflight import check_master_name
+from ottla.pipelines.secrets import all_resolved
 from ottla.pipelines.values import option_text
 
 _DURATION = re.compile(r"(\d+)\s*(ms|milliseconds?|s|seconds?|m|minutes?|h|hours?)")
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _SWITCHES = ("ship", "publish")
+_DURATIONS = ("trigger", "transaction_timeout", "restart_backoff", "restart_backoff_max", "compact")
+NEVER, ON_FAILURE = "never", "on-failure"
+_KNOWN = {
+    "pipeline": (
+        *("name", "bootstrap_servers", "storage", "trigger", "transaction_timeout", "metrics", "publish"),
+        *("restart", "restart_backoff", "restart_backoff_max", "compact"),
+    ),
+    "spark": ("master", "ship"),
+    "alerts": ("command", "webhook"),
+}
 _ADDRESS = re.compile(r".*:\d{1,5}")
 
 # Settings that would break exactly once.
@@ -59,6 +81,12 @@ class Project:
     transaction_timeout_ms: int = 600_000
     metrics: str | None = None
     publish: bool = True
+    restart: str = NEVER
+    restart_backoff_ms: int = 1_000
+    restart_backoff_max_ms: int = 300_000
+    compact_ms: int | None = None
+    alert_command: str | None = None
+    alert_webhook: str | None = None
     master: str = "local[*]"
     ship: bool = True
     conf: Mapping[str, str] = field(default_factory=dict)
@@ -93,14 +121,39 @@ class Project:
         }
 
 
-def read(pipeline: str | Path, settings: str | Path | None = None) -> Project:
-    """The project of a pipeline's file. Its TOML may be missing, unless `settings` names it."""
+def read(pipeline: str | Path, settings: str | Path | None = None, env: str | None = None) -> Project:
+    """The project of a pipeline's file. Its TOML may be missing, unless `settings` names it.
+
+    With `env` the section [env.NAME] of the TOML, and the file NAME.toml beside it (`orders.prod.toml`), change its settings.
+    """
     file = Path(pipeline)
     toml = Path(settings) if settings is not None else file.with_suffix(".toml")
-    if not toml.is_file():
-        if settings is not None:
-            raise PipelineError(f"{toml}: no such file")
-        return _complete(Project(file, file.stem))
+    overlay = toml.with_suffix(f".{env}.toml") if env is not None else toml
+    found = Project(file, file.stem)
+    names: list[str] = []
+    if toml.is_file():
+        text, document = _parsed(toml)
+        envs = document.pop("env", {})
+        if not isinstance(envs, dict) or not all(isinstance(each, dict) for each in envs.values()):
+            raise PipelineError("env is not a section", Place(str(toml), 1), hint="write [env.prod.pipeline]")
+        names = sorted(envs)
+        found = _from(found, toml, text, document)
+        if env in envs:
+            found = _from(found, toml, text, envs[env])
+    elif settings is not None:
+        raise PipelineError(f"{toml}: no such file")
+    if env is not None and overlay.is_file():
+        found = _from(found, overlay, *_parsed(overlay))
+    elif env is not None and env not in names:
+        beside = [path.name.split(".")[-2] for path in sorted(toml.parent.glob(f"{toml.stem}.*.toml"))]
+        known = ", ".join([*names, *beside]) or "none"
+        raise PipelineError(
+            f"--env {env}: {toml} has no section [env.{env}], and {overlay} does not exist", hint=f"declared: {known}"
+        )
+    return _complete(found)
+
+
+def _parsed(toml: Path) -> tuple[str, dict[str, Any]]:
     try:
         text = toml.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -113,10 +166,12 @@ def read(pipeline: str | Path, settings: str | Path | None = None) -> Project:
     except tomllib.TOMLDecodeError as error:
         found = re.search(r"at line (\d+)", str(error))
         raise PipelineError(str(error), Place(str(toml), int(found[1]) if found else len(text.splitlines()))) from None
-    return _complete(_from(file, toml, text, document))
+    return text, document
 
 
-def _from(file: Path, toml: Path, text: str, document: dict[str, Any]) -> Project:
+def _from(project: Project, toml: Path, text: str, document: dict[str, Any]) -> Project:
+    """The project with the settings of a document, which is the whole of a TOML file or its part for an environment."""
+
     def place(key: str) -> Place:
         pattern = re.compile(rf"^\s*\[?[\"']?{re.escape(key)}[\"']?\s*[=.\]]")
         lines = [number for number, line in enumerate(text.splitlines(), 1) if pattern.match(line)]
@@ -130,17 +185,25 @@ def _from(file: Path, toml: Path, text: str, document: dict[str, Any]) -> Projec
 
     document = dict(document)
     pipeline, spark = section("pipeline", document), section("spark", document)
-    kafka, conf = section("kafka", document), section("conf", spark)
-    known = {
-        "pipeline": ("name", "bootstrap_servers", "storage", "trigger", "transaction_timeout", "metrics", "publish"),
-        "spark": ("master", "ship"),
-    }
+    kafka, conf, alerts = section("kafka", document), section("conf", spark), section("alerts", document)
     for name in document:
-        raise PipelineError(f"section {name!r} is unknown", place(name), hint="the sections are [pipeline], [spark], [kafka]")
-    for name, given in (("pipeline", pipeline), ("spark", spark)):
-        for key in given.keys() - set(known[name]):
-            raise PipelineError(f"{key!r} is unknown in [{name}]", place(key), hint=f"the keys are {', '.join(known[name])}")
+        hint = "the sections are [pipeline], [spark], [kafka], [alerts], [env.NAME]"
+        raise PipelineError(f"section {name!r} is unknown", place(name), hint=hint)
+    for name, given in (("pipeline", pipeline), ("spark", spark), ("alerts", alerts)):
+        for key in given.keys() - set(_KNOWN[name]):
+            raise PipelineError(f"{key!r} is unknown in [{name}]", place(key), hint=f"the keys are {', '.join(_KNOWN[name])}")
+
+    def value_of(key: str, value: Any) -> Any:
+        try:
+            return all_resolved(value)
+        except ValueError as error:
+            raise PipelineError(f"{key}: {error}", place(key)) from None
+
     changes: dict[str, Any] = {}
+    for key, value in alerts.items():
+        if not isinstance(value, str) or not value:
+            raise PipelineError(f"{key} = {value!r} is not a string", place(key))
+        changes[f"alert_{key}"] = value_of(key, value)
     for key, value in {**pipeline, **spark}.items():
         if key in _SWITCHES:
             if not isinstance(value, bool):
@@ -149,24 +212,29 @@ def _from(file: Path, toml: Path, text: str, document: dict[str, Any]) -> Projec
             continue
         if not isinstance(value, str) or not value:
             raise PipelineError(f"{key} = {value!r} is not a string", place(key))
+        found = value_of(key, value)
         try:
-            changes.update(_setting(key, value))
+            changes.update(_setting(key, found))
         except ValueError as error:
-            raise PipelineError(f"{key}: {error}", place(key)) from None
+            # What a reference stands for is not shown.
+            said = str(error) if found == value else f"{value!r} does not fit"
+            raise PipelineError(f"{key}: {said}", place(key)) from None
     if "storage" in changes and "://" not in changes["storage"]:
         # Relative to the TOML file, not to the working directory.
         changes["storage"] = str((toml.parent / changes["storage"]).resolve())
     for key, value in conf.items():
         if isinstance(value, dict):
             raise PipelineError(f"{key}: quote names with dots", place(key), hint='write "spark.executor.memory" = "2g"')
-    changes["conf"] = {key: option_text(value) for key, value in conf.items()}
-    changes["kafka"] = {key: option_text(value) for key, value in kafka.items()}
-    return replace(Project(file, file.stem), **changes)
+    changes["conf"] = {**project.conf, **{key: option_text(value_of(key, value)) for key, value in conf.items()}}
+    changes["kafka"] = {**project.kafka, **{key: option_text(value_of(key, value)) for key, value in kafka.items()}}
+    return replace(project, **changes)
 
 
 def _setting(key: str, value: str) -> dict[str, Any]:
-    if key in ("trigger", "transaction_timeout"):
+    if key in _DURATIONS:
         return {f"{key}_ms": duration_ms(value)}
+    if key == "restart" and value not in (NEVER, ON_FAILURE):
+        raise ValueError(f"{value!r} is neither {NEVER} nor {ON_FAILURE}")
     if key == "master":
         check_master_name(value)
     if key == "metrics" and not _ADDRESS.fullmatch(value):

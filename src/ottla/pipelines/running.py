@@ -13,16 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.client.blocking import Client
 from ottla.client.options import ClientOptions
-from ottla.pipelines import dead_letters, encoding, spark_errors, switching, tables, topics
+from ottla.pipelines import alerts, dead_letters, encoding, spark_errors, switching, tables, topics
+from ottla.pipelines.alerts import Alerts
 from ottla.pipelines.checkpoint import Checkpoint, PartitionOffsets, inputs_of, offsets_of
 from ottla.pipelines.dead_letters import Refusals
 from ottla.pipelines.definitions import Flow, Sink, Source, Table
 from ottla.pipelines.exactly_once import ExactlyOnceSink, WriteRows
-from ottla.pipelines.failure import PipelineError
+from ottla.pipelines.failure import PipelineError, Superseded
 from ottla.pipelines.frames import Frames, checked, kafka_options
 from ottla.pipelines.graph import Plan
-from ottla.pipelines.project import Project
+from ottla.pipelines.project import ON_FAILURE, Project
 from ottla.pipelines.published import documents
+from ottla.pipelines.restarts import Restarts
 from ottla.pipelines.takeover import VersionWatch
 from ottla.pipelines.versions import Versions, code_of
 
@@ -54,19 +56,29 @@ class PipelineRun:
         self._watch: VersionWatch | None = None
         self._restarts: dict[str, int] = {}
         self._ended: set[str] = set()
-        """Queries that ended without an error."""
+        """Queries that ended, and that `wait` has looked at."""
+        self._again = Restarts(
+            project.restart == ON_FAILURE and not once, project.restart_backoff_ms, project.restart_backoff_max_ms
+        )
+        self._alerts = Alerts(project.alert_command, project.alert_webhook)
 
     def __enter__(self) -> PipelineRun:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: object) -> None:
-        """Stop. The first error wins: a query that does not stop after it becomes a note on that error."""
+        """Stop. The first error wins: a query that does not stop after it becomes a note on that error. A flow that failed while
+        others went on is told now."""
+        first = error or next(iter(self.failures.values()), None)
         try:
             self.stop()
         except Exception as later:
-            if error is None:
+            if first is None:
                 raise
-            error.add_note(str(later))
+            first.add_note(str(later))
+        finally:
+            self._alerts.close()
+        if error is None and first is not None:
+            raise first
 
     @cached_property
     def options(self) -> ClientOptions:
@@ -174,38 +186,83 @@ class PipelineRun:
         """Whether there is something to `wait` for: a query that runs, or one whose end `wait` has not looked at."""
         if self.stopping.is_set():
             return any(query.isActive for query in self.queries.values())
-        return not self._ended >= self.queries.keys()
+        return self._again.waiting or not self._ended >= self.queries.keys()
 
     def wait(self, seconds: float) -> None:
-        """Return when all queries ended, `stopping` is set, or the time is over. PipelineError if a query failed."""
+        """Return when `stopping` is set, the time is over, or all queries ended: PipelineError then if one of them failed.
+
+        A flow fails alone. It starts again if the settings say so.
+        """
         until = time.monotonic() + seconds
         while True:
             for name in self.queries:
-                self._has_ended(name)
+                if not self._has_ended(name):
+                    self._tell_if_recovered(name)
+            for name in self._again.due(time.monotonic()):
+                self._begin_again(name)
             if self._watch is not None and self._watch.found is not None:
                 raise self._failed(*self._watch.found)
+            superseded = [each for each in self.failures.values() if isinstance(each, Superseded)]
+            if superseded:
+                raise superseded[0]
+            if not self.running and self.failures:
+                raise next(iter(self.failures.values()))
             if time.monotonic() >= until or self.stopping.is_set() or not self.running:
                 return
             self.stopping.wait(_POLL_S)
 
     def _has_ended(self, name: str) -> bool:
-        """Whether the query ended without an error. PipelineError if it failed."""
-        if name not in self._ended and not self.queries[name].isActive and not self._is_restarted(name):
-            self._ended.add(name)
-        return name in self._ended
+        """Whether the query ended. Its failure is noted."""
+        if name in self._ended or self.queries[name].isActive:
+            return name in self._ended
+        try:
+            if self._is_restarted(name):
+                return False
+        except PipelineError as failure:
+            self._note_failure(name, failure)
+        self._ended.add(name)
+        return True
+
+    def _note_failure(self, name: str, failure: PipelineError) -> None:
+        self._failed(name, failure)
+        restart_in_s = self._again.failed(name, failure, self.sinks[name].totals.batches, time.monotonic())
+        self._alerts.send(alerts.document(alerts.FAILED, self._given.name, name, failure, restart_in_s))
+        if restart_in_s is not None:
+            logger.error("Flow %s failed and starts again in %.1f s: %s", name, restart_in_s, failure)
+        elif len(self._ended) + 1 < len(self.queries):
+            logger.error("Flow %s failed, the others go on: %s", name, failure)
+
+    def _begin_again(self, name: str) -> None:
+        """Start the query of a flow that failed."""
+        self.sinks[name].begin_again()
+        try:
+            self.queries[name] = self._writers[name].start()
+        except Exception as error:
+            flow = next(flow for flow in self.plan.flows if flow.name == name)
+            failure = PipelineError(f"flow {name!r}: {spark_errors.first_line(error)}", flow.place)
+            self.failures.pop(name, None)
+            self._note_failure(name, failure)
+            return
+        self.failures.pop(name, None)
+        self._ended.discard(name)
+
+    def _tell_if_recovered(self, name: str) -> None:
+        if self._again.has_recovered(name, self.sinks[name].totals.batches):
+            logger.warning("Flow %s runs again", name)
+            self._alerts.send(alerts.document(alerts.RECOVERED, self._given.name, name))
 
     def _is_restarted(self, name: str) -> bool:
         """Restart an ended query if only a slow Python worker ended it: no batch had begun. PipelineError if it failed."""
         failure = self.sinks[name].failure
         if failure is not None:
-            raise self._failed(name, failure)
+            raise failure
         error = self.queries[name].exception()
         if error is None or self.stopping.is_set():
             return False
         restarts = self._restarts.get(name, 0)
         if not spark_errors.is_slow_worker(error) or restarts == _RESTARTS_MAX:
             flow = next(flow for flow in self.plan.flows if flow.name == name)
-            raise self._failed(name, spark_errors.query_failure(error, flow))
+            raise spark_errors.query_failure(error, flow)
         self._restarts[name] = restarts + 1
         logger.warning("Flow %s: restarting its query, Spark's Python worker did not connect within 10 s", name)
         self.queries[name] = self._writers[name].start()

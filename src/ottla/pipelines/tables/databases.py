@@ -26,6 +26,7 @@ from ottla.pipelines.deletes import DELETED
 from ottla.pipelines.exactly_once import BatchTransaction
 from ottla.pipelines.failure import PipelineError
 from ottla.pipelines.marker import Marker
+from ottla.pipelines.secrets import resolved
 from ottla.pipelines.spark_jvm import JdbcConnection, has_class
 from ottla.pipelines.tables import merge
 from ottla.pipelines.tables.merge import CURRENT, FROM, ORDER, TO, VALID_FROM, VALID_TO, Dialect
@@ -314,7 +315,10 @@ class DatabaseTable:
 
 def jdbc_options(spark: SparkSession, table: Table) -> dict[str, str]:
     """Spark's JDBC options, with the driver by the URL if none is given and Spark finds one."""
-    options = dict(table.options)
+    try:
+        options = {name: resolved(value) for name, value in table.options}
+    except ValueError as error:
+        raise PipelineError(f"table {table.path!r}: {error}", table.place) from None
     dialect = merge.dialect_of(options["url"])
     if dialect is not None and "driver" not in options:
         driver = next((name for name in dialect.drivers if has_class(spark, name)), None)
