@@ -131,6 +131,28 @@ def avro_jars() -> list[Path]:
     return sorted(maven_jars(f"avro-{AVRO}", AVRO_POM.format(version=AVRO), complete).glob("*.jar"))
 
 
+DEBEZIUM = "3.3.1.Final"
+DEBEZIUM_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion><groupId>ottla</groupId><artifactId>peers</artifactId><version>1</version>
+  <dependencies>
+    <dependency>
+      <groupId>io.debezium</groupId><artifactId>debezium-connector-postgres</artifactId><version>{version}</version>
+    </dependency>
+  </dependencies>
+</project>
+"""
+
+
+def debezium_jars() -> list[Path]:
+    """Debezium's connector for PostgreSQL. What it shares with Kafka Connect is among Apache Kafka's jars."""
+
+    def complete(jars: Path) -> bool:
+        return (jars / f"debezium-connector-postgres-{DEBEZIUM}.jar").exists()
+
+    less = "-DexcludeGroupIds=org.apache.kafka,org.slf4j,com.fasterxml.jackson.core"
+    return sorted(maven_jars(f"debezium-{DEBEZIUM}", DEBEZIUM_POM.format(version=DEBEZIUM), complete, less).glob("*.jar"))
+
+
 # The newest complete set, of mixed versions; it works with pyspark 4.3. Each jar is fetched by itself: Spark's parent pom names a
 # repository that is not always reachable.
 SPARK_CONNECTOR = (

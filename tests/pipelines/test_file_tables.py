@@ -101,3 +101,108 @@ def test_f82_a_table_of_the_earlier_layout_is_refused_by_name(shop: Shop) -> Non
         shop.run(file)
     assert caught.value.hint is not None
     assert "ottla pipeline compact" in caught.value.hint
+
+
+def ids_of(lake: Path, kind: str) -> list[int]:
+    """As a reader sees it that lists the directory and then reads all files."""
+    import json as plain
+
+    import pyarrow.parquet as pq
+
+    found: list[int] = []
+    for file in list(lake.rglob(f"*.{kind}")):
+        if kind == "json":
+            found += [plain.loads(line)["id"] for line in file.read_text().splitlines()]
+        else:
+            found += pq.ParquetFile(file).read(["id"]).column("id").to_pylist()
+    return sorted(found)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "json"])
+def test_f82_small_files_become_few_and_a_reader_sees_each_row_once_all_the_time(shop: Shop, kind: str) -> None:
+    """A reader reads all the time. A batch comes between the rewriting and the exchange."""
+    import threading
+
+    from ottla.pipelines import graph, loading
+    from ottla.pipelines.tables import compaction
+
+    file, source, lake = table(shop, f', "{kind}"{BY_DAY}')
+    shop.produce(source, days(0, 60))
+    flows = shop.run(shop.pipeline(file.read_text().replace('"3"}', '"3", "maxOffsetsPerTrigger": 10}')))
+    assert flows.sinks["rows"].totals.batches >= 6
+    before = len(list(lake.rglob(f"*.{kind}")))
+    assert before >= 12
+    written, wrong, stop = set(range(60)), [], threading.Event()
+
+    def read() -> None:
+        while not stop.is_set():
+            try:
+                seen = ids_of(lake, kind)
+            except FileNotFoundError:
+                continue
+            if sorted(set(seen)) != seen or not written <= set(seen):
+                wrong.append(seen)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    rewritten = compaction._rewritten
+    late = list(range(60, 70))
+
+    def with_a_batch(*arguments: Any) -> list[Path]:
+        made = rewritten(*arguments)
+        if late:
+            shop.produce(source, days(60, 10))
+            late.clear()
+            shop.run(file)
+        return made
+
+    plan = graph.plan(loading.load(file))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compaction, "_rewritten", with_a_batch)
+        done = compaction.compact(shop.spark, plan.queries[0])
+    stop.set()
+    reader.join()
+    assert not wrong
+    assert ids_of(lake, kind) == list(range(70))
+    assert (done.directories, done.files_before, done.files_after) == (2, before + 1, 2)
+    assert len(list(lake.rglob(f"*.{kind}"))) == 3  # one of the late batch came too late
+    shop.produce(source, days(70, 5))
+    shop.run(file)
+    assert ids_of(lake, kind) == list(range(75))
+    assert sorted(row["id"] for row in shop.spark.read.format(kind).load(str(lake)).collect()) == list(range(75))
+
+
+def test_f82_compaction_moves_files_of_the_earlier_layout(shop: Shop) -> None:
+    from ottla.pipelines import graph, loading
+    from ottla.pipelines.tables import compaction
+
+    file, source, lake = table(shop, BY_DAY)
+    old = shop.spark.createDataFrame([(1, "d0"), (2, "d1")], "id long, day string")
+    old.write.partitionBy("day").parquet(str(lake / "ottla_batch=12345678-000000000"))
+    compaction.compact(shop.spark, graph.plan(loading.load(file)).queries[0])
+    shop.produce(source, days(3, 2))
+    shop.run(file)
+    assert ids(lake) == [1, 2, 3, 4]
+
+
+def test_f82_tables_that_cannot_be_compacted_are_named(shop: Shop) -> None:
+    from ottla.pipelines import graph, loading
+    from ottla.pipelines.tables import compaction
+
+    file = shop.pipeline("""
+from ottla import pipelines as p
+
+orders = p.source("orders", p.json("id long"))
+p.sql(orders, to=p.table("/lake/a"), name="a", query="SELECT * FROM orders")
+p.sql(orders, to=p.table("s3a://lake/b"), name="b", query="SELECT * FROM orders")
+p.sql(orders, to=p.jdbc("jdbc:h2:mem:x", "c"), name="c", query="SELECT * FROM orders")
+p.sql(p.files("/lake/a", "id long"), to=p.sink("d"), name="d", query="SELECT * FROM a")
+""")
+    plan = graph.plan(loading.load(file))
+    said = {flow.name: compaction.refusal(plan, flow) for flow in plan.queries}
+    assert said == {
+        "a": "flow 'd' reads its files as a stream, and would read their rows again",
+        "b": "s3a://lake/b is not on this machine",
+        "c": "it is no table of files",
+        "d": "it is no table of files",
+    }

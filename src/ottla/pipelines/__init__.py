@@ -38,11 +38,12 @@ from ottla.pipelines.declare import expect, files, flow, jdbc, sink, source, sql
 from ottla.pipelines.definitions import Files, Flow, Sink, Source, Table
 from ottla.pipelines.failure import PipelineError
 from ottla.pipelines.interactive import run
-from ottla.pipelines.values import Avro, Bytes, Json, String, avro, bytes, json, string
+from ottla.pipelines.values import Avro, Bytes, Debezium, Json, String, avro, bytes, debezium, json, string
 
 __all__ = [
     "Avro",
     "Bytes",
+    "Debezium",
     "Files",
     "Flow",
     "Json",
@@ -53,6 +54,7 @@ __all__ = [
     "Table",
     "avro",
     "bytes",
+    "debezium",
     "expect",
     "files",
     "flow",

@@ -29,7 +29,7 @@ from ottla.pipelines.definitions import (
     Target,
 )
 from ottla.pipelines.failure import PipelineError, Place
-from ottla.pipelines.values import Avro, Bytes, Json, String, Value, option_text
+from ottla.pipelines.values import Avro, Bytes, Debezium, Json, String, Value, option_text
 
 _HERE = __name__.rpartition(".")[0]
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -143,6 +143,7 @@ def sink(
     compression: str = "lz4",
     partitions: int | None = None,
     config: Mapping[str, object] | None = None,
+    delete_when: str | None = None,
 ) -> Sink:
     """Write to a topic. `key` names the key column, which chooses the partition as in Kafka's Java producer.
 
@@ -152,17 +153,24 @@ def sink(
 
     `partitions` and `config` (`{"retention.ms": 86400000}`) are those of the topic: `run` creates it so, and refuses to write to
     one that differs.
+
+    A row for which `delete_when` holds, a column or a condition in SQL, becomes a tombstone: a record with its key and no value,
+    which compaction takes for a removal. So does a row with nothing but its key.
     """
     place = _place()
     _check_topic(topic, place)
+    if delete_when is not None and key is None:
+        raise PipelineError("delete_when needs a key", place, hint="a tombstone is a key without a value: add key=…")
     value = Json() if value is None else value
     _check_value(value, place, "value")
+    if isinstance(value, Debezium):
+        raise PipelineError("p.debezium(…) reads change events and does not write them", place, hint="use p.json()")
     if compression not in ("none", "gzip", "snappy", "lz4", "zstd"):
         raise PipelineError(f"compression {compression!r} is unknown", place, hint="use none, gzip, snappy, lz4 or zstd")
     if partitions is not None and (isinstance(partitions, bool) or not isinstance(partitions, int) or partitions < 1):
         raise PipelineError(f"partitions={partitions!r} is not a number of partitions", place)
     settings = _options(config, place, "config")
-    return Sink(topic, value, key, headers, timestamp, partition, compression, partitions, settings, place)
+    return Sink(topic, value, key, headers, timestamp, partition, compression, partitions, settings, place, delete_when)
 
 
 def table(
@@ -359,8 +367,9 @@ def _check_topic(topic: object, place: Place) -> None:
 
 
 def _check_value(value: object, place: Place, what: str) -> None:
-    if not isinstance(value, Json | Avro | String | Bytes):
-        raise PipelineError(f"{what}={value!r} is not a format", place, hint="use p.json(…), p.avro(…), p.string() or p.bytes()")
+    if not isinstance(value, Json | Avro | String | Bytes | Debezium):
+        hint = "use p.json(…), p.avro(…), p.debezium(…), p.string() or p.bytes()"
+        raise PipelineError(f"{what}={value!r} is not a format", place, hint=hint)
 
 
 def _options(options: Mapping[str, object] | None, place: Place, what: str = "options") -> tuple[tuple[str, str], ...]:

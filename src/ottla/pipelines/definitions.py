@@ -65,6 +65,8 @@ class Sink:
     config: tuple[tuple[str, str], ...]
     """Settings of the topic, likewise."""
     place: Place = field(compare=False)
+    delete_when: str | None = None
+    """A column or condition: such a row becomes a tombstone."""
 
 
 @dataclass(frozen=True)

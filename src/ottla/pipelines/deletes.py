@@ -1,7 +1,7 @@
 """Which rows of a flow delete what has their key: for tables that are upserted, and for compacted topics.
 
-A row deletes if `delete_when` holds for it, if its column `ottla_deleted` is true (`p.debezium` makes it), or if it is a
-tombstone: all columns except the key are null.
+A row deletes if `delete_when` holds for it, or if its column `ottla_deleted` is true (`p.debezium` makes it). Without that column
+it also deletes if it is a tombstone: all columns except the key are null.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def condition(frame: DataFrame, key: tuple[str, ...], delete_when: str | None, p
     for each in conditions:
         found = found | F.coalesce(each, F.lit(False))
     rest = [name for name in data_columns(frame, delete_when) if name not in key]
-    if rest:
+    if rest and DELETED not in frame.columns:
         tombstone = F.lit(True)
         for name in rest:
             tombstone = tombstone & F.col(f"`{name}`").isNull()

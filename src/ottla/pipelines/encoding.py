@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.pipelines import avro_columns as avro
+from ottla.pipelines import deletes
 from ottla.pipelines.definitions import Sink
 from ottla.pipelines.failure import PipelineError
 from ottla.pipelines.values import Avro, Json
@@ -32,8 +33,14 @@ def columns(frame: DataFrame, sink: Sink, flow: str) -> list[Column]:
                 hint=f"its columns are {', '.join(frame.columns) or 'none'}",
             )
     apart = {name for name in (sink.headers, sink.timestamp, sink.partition) if name is not None}
-    fields = [name for name in frame.columns if name not in apart]
-    made: list[Column] = [_key(frame, sink), _value(frame, sink, fields, flow).alias("value")]
+    deletes_some = sink.key is not None and (sink.delete_when is not None or deletes.DELETED in frame.columns)
+    flags = deletes.flags(frame, sink.delete_when) if deletes_some else ()
+    fields = [name for name in frame.columns if name not in apart and name not in flags]
+    value = _value(frame, sink, fields, flow)
+    if deletes_some and sink.key is not None:
+        deleted = deletes.condition(frame.drop(*apart), (sink.key,), sink.delete_when, sink.place)
+        value = F.when(~deleted, value)
+    made: list[Column] = [_key(frame, sink), value.alias("value")]
     if sink.headers is not None:
         kind = frame.schema[sink.headers].dataType.simpleString()
         if kind != "array<struct<key:string,value:binary>>":

@@ -14,12 +14,13 @@ from ottla.client.options import InvalidOption
 from ottla.pipelines import encoding, expectations, reading, spark_errors, tables
 from ottla.pipelines.data_source.options import check_stream, source_options
 from ottla.pipelines.definitions import DEAD_LETTER, Files, Flow, Sink, Source, Table
+from ottla.pipelines.deletes import DELETED
 from ottla.pipelines.failure import PipelineError
 from ottla.pipelines.graph import Node, Plan, same_path
 from ottla.pipelines.loading import where_in
 from ottla.pipelines.project import Project
 from ottla.pipelines.spark_jvm import FileSystem, check_streaming, traced
-from ottla.pipelines.values import Json
+from ottla.pipelines.values import Debezium, Json
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -135,11 +136,24 @@ def check(spark: SparkSession, project: Project, plan: Plan) -> dict[str, DataFr
     return {flow.name: checked(frames, flow) for flow in plan.queries}
 
 
+def _refuse_lost_removals(frames: Frames, flow: Flow, frame: DataFrame) -> None:
+    """PipelineError if the flow upserts rows of change events and does not say which of them were removed."""
+    if not isinstance(flow.to, Table) or flow.to.mode == "append" or flow.to.delete_when or DELETED in frame.columns:
+        return
+    if any(isinstance(source.value, Debezium) for source in frames.plan.sources(flow)):
+        raise PipelineError(
+            f"flow {flow.name!r} leaves out the column {DELETED} of its change events: removed rows would stay in the table",
+            flow.place,
+            hint=f'select {DELETED} too; if the flow means it so, write delete_when="false"',
+        )
+
+
 def checked(frames: Frames, flow: Flow) -> DataFrame:
     """The flow's result, if its target can take it. PipelineError says why it cannot."""
     frame = frames.result(flow)
     if not frame.isStreaming:
         raise PipelineError(f"flow {flow.name!r} returns a static DataFrame, not a stream", flow.place)
+    _refuse_lost_removals(frames, flow, frame)
     if isinstance(flow.to, Sink):
         frame.select(*encoding.columns(frame, flow.to, flow.name))
     elif isinstance(flow.to, Table):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 
 from ottla.pipelines.declare import collecting
@@ -48,6 +49,18 @@ def load(path: str | Path) -> list[Flow]:
     if not flows:
         raise PipelineError(f"{file} declares no flow", hint="declare one with @p.flow(…) or p.sql(…)")
     return flows
+
+
+def refuse_shared_modules(files: Sequence[Path]) -> None:
+    """PipelineError if one pipeline may have imported a module of another: Python knows modules by their names only."""
+    folders = {file.resolve().parent for file in files}
+    for name, module in list(sys.modules.items()):
+        file = Path(getattr(module, "__file__", None) or "")
+        if "." in name or file.suffix != ".py" or file.resolve().parent not in folders:
+            continue
+        others = [folder / file.name for folder in folders - {file.resolve().parent} if (folder / file.name).exists()]
+        if others:
+            raise PipelineError(f"{file} and {others[0]} have the same name", hint="rename one, or run the pipelines apart")
 
 
 def _is_of_pyspark(error: BaseException) -> bool:

@@ -109,6 +109,8 @@ class Watch:
         if not name.startswith(self.prefix):
             return
         flow = name[len(self.prefix) :]
+        if "." in flow:
+            return  # of a pipeline whose name begins with this one's
         found = document(flow, progress, self.sinks.get(flow))
         with self._lock:
             before = self.latest.get(flow)

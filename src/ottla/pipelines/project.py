@@ -37,7 +37,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -153,6 +153,18 @@ def read(pipeline: str | Path, settings: str | Path | None = None, env: str | No
     return _complete(found)
 
 
+def name_of(pipeline: str | Path, settings: str | Path | None = None, env: str | None = None) -> str:
+    """The name of a pipeline, without the other settings: their secrets may be on another machine."""
+    file = Path(pipeline)
+    toml = Path(settings) if settings is not None else file.with_suffix(".toml")
+    name = file.stem
+    if toml.is_file():
+        document = _parsed(toml)[1]
+        for part in (document, document.get("env", {}).get(env, {})):
+            name = part.get("pipeline", {}).get("name", name)
+    return str(name)
+
+
 def _parsed(toml: Path) -> tuple[str, dict[str, Any]]:
     try:
         text = toml.read_text(encoding="utf-8")
@@ -257,6 +269,24 @@ def override(project: Project, *, conf: Mapping[str, str] | None = None, **flags
     if "storage" in changes and "://" not in changes["storage"]:
         changes["storage"] = str(Path(changes["storage"]).resolve())
     return _complete(replace(project, conf={**project.conf, **(conf or {})}, **changes))
+
+
+def shared(projects: Sequence[Project]) -> Project:
+    """The project whose master and settings of Spark are those of all. PipelineError if the projects cannot share one Spark."""
+    first = projects[0]
+    conf: dict[str, str] = {}
+    for project in projects:
+        if [other.name for other in projects].count(project.name) > 1:
+            raise PipelineError(f"two pipelines are named {project.name!r}", hint="name one of them in its TOML: name = …")
+        if (project.master, project.ship) != (first.master, first.ship):
+            raise PipelineError(
+                f"pipelines {first.name!r} and {project.name!r} have different masters: {first.master}, {project.master}",
+                hint="give both the same [spark] settings, or run them apart",
+            )
+        for key, value in project.conf.items():
+            if conf.setdefault(key, value) != value:
+                raise PipelineError(f"pipeline {project.name!r} has another {key} than the others", hint="run it apart")
+    return replace(first, name=first.name if len(projects) == 1 else "+".join(project.name for project in projects), conf=conf)
 
 
 def _complete(project: Project) -> Project:

@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ottla.pipelines import avro_columns as avro
+from ottla.pipelines import change_events
 from ottla.pipelines.definitions import Files, Source
 from ottla.pipelines.failure import PipelineError, Place
 from ottla.pipelines.spark_errors import first_line
-from ottla.pipelines.values import Avro, Json, String
+from ottla.pipelines.values import Avro, Debezium, Json, String
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -49,7 +50,10 @@ def stream(spark: SparkSession, source: Source, options: Mapping[str, str]) -> D
     from ottla.pipelines.data_source.columns import schema_of
 
     # Spark does not tell a Python source which columns a query uses, so the schema does. All others would cross into the JVM.
-    return rows(spark.readStream.format("ottla").schema(schema_of(("value", *source.columns))).options(**options).load(), source)
+    needed = ("value", *source.columns)
+    if isinstance(source.value, Debezium) and "key" not in needed:
+        needed = (*needed, "key")  # of tombstones
+    return rows(spark.readStream.format("ottla").schema(schema_of(needed)).options(**options).load(), source)
 
 
 def shadow(spark: SparkSession, source: Source, folder: str) -> DataFrame:
@@ -110,6 +114,9 @@ def parsed(raw: DataFrame, source: Source) -> DataFrame:
         returns = struct(ddl, source.place).add(_CORRUPT, "string")
         found = raw.withColumn(_VALUE, avro.decoder(schema, returns, _CORRUPT)(value))
         reason = F.when(value.isNull(), no_reason).otherwise(F.col(f"{_VALUE}.{_CORRUPT}"))
+    elif isinstance(source.value, Debezium):
+        row = struct(source.value.schema, source.place)
+        found, reason = change_events.read(raw, row, source.value.columns, dict(source.value.options), _VALUE, _CORRUPT)
     elif isinstance(source.value, String):
         found = raw.withColumn(_VALUE, F.struct(text.alias("value")))
         reason = F.when(value.isNotNull() & ~F.is_valid_utf8(text), "the value is no UTF-8").otherwise(no_reason)

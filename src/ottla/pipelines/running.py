@@ -25,6 +25,7 @@ from ottla.pipelines.graph import Plan
 from ottla.pipelines.project import ON_FAILURE, Project
 from ottla.pipelines.published import documents
 from ottla.pipelines.restarts import Restarts
+from ottla.pipelines.tables import compaction
 from ottla.pipelines.takeover import VersionWatch
 from ottla.pipelines.versions import Versions, code_of
 
@@ -60,6 +61,7 @@ class PipelineRun:
         self._again = Restarts(
             project.restart == ON_FAILURE and not once, project.restart_backoff_ms, project.restart_backoff_max_ms
         )
+        self._compaction = threading.Thread(target=self._compact, name="compaction", daemon=True)
         self._alerts = Alerts(project.alert_command, project.alert_webhook)
 
     def __enter__(self) -> PipelineRun:
@@ -114,6 +116,23 @@ class PipelineRun:
         if not self.once:
             groups = {self.project.group_id(flow.name): flow for flow in self.plan.queries}
             self._watch = VersionWatch(self.options, self.project.version, groups, self.stopping)
+        if self.project.compact_ms is not None and not self.once:
+            self._compaction.start()
+
+    def _compact(self) -> None:
+        """Compact the tables of files, again and again. Flows never wait for it, and it stops none."""
+        assert self.project.compact_ms is not None
+        while not self.stopping.wait(self.project.compact_ms / 1000):
+            for flow in self.plan.queries:
+                if self.stopping.is_set() or compaction.refusal(self.plan, flow) is not None:
+                    continue
+                try:
+                    done = compaction.compact(self.spark, flow)
+                except PipelineError as error:
+                    logger.warning("Flow %s: %s", flow.name, error)
+                    continue
+                if done.directories:
+                    logger.info("Flow %s: %d files of %s became %d", flow.name, done.files_before, done.table, done.files_after)
 
     def _prepared(self, flow: Flow) -> DataStreamWriter:
         spark, project, target = self.spark, self.project, flow.to
@@ -292,6 +311,8 @@ class PipelineRun:
                 failures.append(error)
         for sink in self.sinks.values():
             sink.close()
+        if self._compaction.is_alive():
+            self._compaction.join(_STOP_TIMEOUT_S)
         self._is_stopped = True
         if failures:
             raise failures[0]

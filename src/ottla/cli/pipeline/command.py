@@ -1,4 +1,4 @@
-"""`ottla pipeline`: init, check, test, preview, run, upgrade, rollback, status, reset, forget."""
+"""`ottla pipeline`: init, check, test, preview, run, upgrade, rollback, status, reset, compact, deploy, forget."""
 
 from __future__ import annotations
 
@@ -23,12 +23,22 @@ if TYPE_CHECKING:
     from ottla.pipelines.project import Project
 
 app = Commands(
-    help="Pipelines on Spark: init, check, test, preview, run, upgrade, rollback, status, reset, forget.", no_args_is_help=True
+    help="Pipelines on Spark: init, check, test, preview, run, upgrade, rollback, status, reset, compact, deploy, forget.",
+    no_args_is_help=True,
 )
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The Python file of the pipeline.")]
 Settings = Annotated[
     Path | None, typer.Option("--settings", metavar="TOML", help="Its settings. (default: FILE with the suffix .toml)")
+]
+Env = Annotated[
+    str | None,
+    typer.Option(
+        "--env",
+        metavar="NAME",
+        envvar="OTTLA_PIPELINE_ENV",
+        help="The environment: [env.NAME] of the settings, and FILE.NAME.toml.",
+    ),
 ]
 Bootstrap = Annotated[
     str | None,
@@ -85,6 +95,7 @@ def init(
 def check(
     file: File,
     settings: Settings = None,
+    env: Env = None,
     bootstrap_servers: Bootstrap = None,
     storage: Storage = None,
     trigger: Trigger = None,
@@ -98,7 +109,7 @@ def check(
     It needs no broker. With --bootstrap-servers it also checks the topics.
     """
     project, plan = _loaded(
-        file, settings, conf, bootstrap_servers=bootstrap_servers, storage=storage, trigger=trigger, master=master, name=name
+        file, settings, conf, env, bootstrap_servers=bootstrap_servers, storage=storage, trigger=trigger, master=master, name=name
     )
     with _explained():
         from ottla.cli.pipeline.running import spark_session
@@ -138,8 +149,9 @@ def check(
 
 @app.add("run")
 def run(
-    file: File,
+    files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="The Python files of pipelines; several share one Spark.")],
     settings: Settings = None,
+    env: Env = None,
     bootstrap_servers: Bootstrap = None,
     storage: Storage = None,
     trigger: Trigger = None,
@@ -152,29 +164,45 @@ def run(
     ] = None,
     json_output: Json = False,
 ) -> None:
-    """Run a pipeline until Ctrl-C or SIGTERM, which let the running batch finish."""
-    project, plan = _loaded(
-        file,
-        settings,
-        conf,
-        bootstrap_servers=bootstrap_servers,
-        storage=storage,
-        trigger=trigger,
-        master=master,
-        name=name,
-        metrics=metrics,
-    )
+    """Run pipelines until Ctrl-C or SIGTERM, which let the running batch finish.
+
+    Several pipelines share one Spark application. One that fails stops no other.
+    """
+    own = {"--settings": settings, "--storage": storage, "--name": name, "--metrics": metrics}
+    given = [flag for flag, value in own.items() if value is not None]
+    if len(files) > 1 and given:
+        raise Failure(f"{given[0]} is for one pipeline", "write it into the TOML of each", exit_code=EXIT_USAGE)
+    pipelines = [
+        _loaded(
+            file,
+            settings,
+            conf,
+            env,
+            bootstrap_servers=bootstrap_servers,
+            storage=storage,
+            trigger=trigger,
+            master=master,
+            name=name,
+            metrics=metrics,
+        )
+        for file in files
+    ]
     with _explained():
         from ottla.cli.pipeline.running import run_flows, spark_session
-        from ottla.pipelines import preflight, topics
+        from ottla.pipelines import loading, preflight, topics
+        from ottla.pipelines.project import shared
 
-        preflight.check_storage(project.storage)
-        topics.check(project, plan)
-        preflight.check_master_answers(project.master)
+        loading.refuse_shared_modules(files)
+        together = shared([project for project, _ in pipelines])
+        for project, plan in pipelines:
+            preflight.check_storage(project.storage)
+            topics.check(project, plan)
+        preflight.check_master_answers(together.master)
         if not json_output:
-            note(f"pipeline {project.name}: starting Spark on {project.master}")
-        with spark_session(project, ship=project.ship) as spark:
-            run_flows(spark, project, plan, once=once, json_output=json_output)
+            kind = "pipeline" if len(pipelines) == 1 else "pipelines"
+            note(f"{kind} {', '.join(project.name for project, _ in pipelines)}: starting Spark on {together.master}")
+        with spark_session(together, ship=together.ship) as spark:
+            run_flows(spark, pipelines, once=once, json_output=json_output)
 
 
 @app.add("test")
@@ -183,6 +211,7 @@ def run_cases(
     case: Annotated[list[str] | None, typer.Option("--case", metavar="NAME", help="Only this case (repeatable).")] = None,
     update: Annotated[bool, typer.Option("--update", help="Write what comes out as what is expected.")] = False,
     settings: Settings = None,
+    env: Env = None,
     conf: Conf = None,
     json_output: Json = False,
 ) -> None:
@@ -191,7 +220,7 @@ def run_cases(
     The cases of orders.py are the directories in orders.tests: rows in SOURCE.jsonl, what should come of them in
     expected/FLOW.jsonl.
     """
-    project, plan = _loaded(file, settings, conf)
+    project, plan = _loaded(file, settings, conf, env)
     with _explained():
         from ottla.pipelines import trial_cases
         from ottla.testing.flows import small_spark
@@ -220,6 +249,7 @@ def run_cases(
 def upgrade(
     file: File,
     settings: Settings = None,
+    env: Env = None,
     bootstrap_servers: Bootstrap = None,
     storage: Storage = None,
     trigger: Trigger = None,
@@ -247,7 +277,7 @@ def upgrade(
         from ottla.cli.pipeline import upgrading
 
         project = projects.override(
-            projects.read(file, settings),
+            projects.read(file, settings, env),
             conf=parse_pairs(conf, "--conf"),
             bootstrap_servers=bootstrap_servers,
             storage=storage,
@@ -263,6 +293,7 @@ def upgrade(
 def rollback(
     file: File,
     settings: Settings = None,
+    env: Env = None,
     bootstrap_servers: Bootstrap = None,
     storage: Storage = None,
     trigger: Trigger = None,
@@ -285,7 +316,7 @@ def rollback(
         from ottla.cli.pipeline import upgrading
 
         project = projects.override(
-            projects.read(file, settings),
+            projects.read(file, settings, env),
             conf=parse_pairs(conf, "--conf"),
             bootstrap_servers=bootstrap_servers,
             storage=storage,
@@ -317,6 +348,7 @@ def preview(
         int, typer.Option("--records", metavar="N", min=1, help="The last records to read of each source.")
     ] = 1_000,
     settings: Settings = None,
+    env: Env = None,
     bootstrap_servers: Bootstrap = None,
     master: Master = None,
     conf: Conf = None,
@@ -326,7 +358,7 @@ def preview(
 
     The records are one batch: windows are shown as they are, also open ones.
     """
-    project, plan = _loaded(file, settings, conf, bootstrap_servers=bootstrap_servers, master=master)
+    project, plan = _loaded(file, settings, conf, env, bootstrap_servers=bootstrap_servers, master=master)
     chosen = _chosen(plan.flows if flow else plan.queries, flow)
     with _explained():
         from ottla.cli.pipeline.running import spark_session
@@ -354,6 +386,7 @@ def status(
     file: Annotated[Path | None, typer.Argument(metavar="FILE", help="The Python file of the pipeline.")] = None,
     every: Annotated[bool, typer.Option("--all", help="All pipelines of the cluster, by what they publish.")] = False,
     settings: Settings = None,
+    env: Env = None,
     bootstrap_servers: Bootstrap = None,
     command_config: CommandConfig = None,
     storage: Storage = None,
@@ -366,7 +399,7 @@ def status(
     driver is gone.
     """
     if every:
-        if file is not None or settings is not None or storage is not None or name is not None:
+        if file is not None or settings is not None or env is not None or storage is not None or name is not None:
             raise Failure("--all shows every pipeline of the cluster: give it no FILE", exit_code=EXIT_USAGE)
         from ottla.cli.pipeline.published import show_all
 
@@ -377,7 +410,7 @@ def status(
     if command_config is not None:
         hint = "the client properties of a pipeline are in its TOML, section [kafka]"
         raise Failure("--command-config is for --all", hint, exit_code=EXIT_USAGE)
-    project, plan = _loaded(file, settings, bootstrap_servers=bootstrap_servers, storage=storage, name=name)
+    project, plan = _loaded(file, settings, env=env, bootstrap_servers=bootstrap_servers, storage=storage, name=name)
     with _explained():
         from ottla.pipelines.status import status as flow_status
 
@@ -407,6 +440,7 @@ def status(
 def reset(
     file: File,
     settings: Settings = None,
+    env: Env = None,
     bootstrap_servers: Bootstrap = None,
     storage: Storage = None,
     name: Name = None,
@@ -415,7 +449,7 @@ def reset(
     yes: Yes = False,
 ) -> None:
     """Remove the checkpoints of flows: the next run starts anew. Written records stay and may be written a second time."""
-    project, plan = _loaded(file, settings, bootstrap_servers=bootstrap_servers, storage=storage, name=name)
+    project, plan = _loaded(file, settings, env=env, bootstrap_servers=bootstrap_servers, storage=storage, name=name)
     chosen = [each.name for each in _chosen(plan.queries, flow)]
     if not yes:
         if not sys.stdin.isatty():
@@ -426,6 +460,79 @@ def reset(
 
         for line in reset_flows(project, plan, chosen, to):
             note(line)
+
+
+@app.add("compact")
+def compact(
+    file: File,
+    settings: Settings = None,
+    env: Env = None,
+    master: Master = None,
+    conf: Conf = None,
+    name: Name = None,
+    flow: FlowNames = None,
+    json_output: Json = False,
+) -> None:
+    """Make few large files of the many small ones in tables of files. It needs no broker, and the pipeline may run meanwhile."""
+    project, plan = _loaded(file, settings, conf, env, master=master, name=name)
+    with _explained():
+        from ottla.cli.pipeline.running import spark_session
+        from ottla.pipelines.tables import compaction
+
+        chosen = []
+        for each_flow in _chosen(plan.queries, flow):
+            why = compaction.refusal(plan, each_flow)
+            if why is None:
+                chosen.append(each_flow)
+            elif flow:
+                raise Failure(f"flow {each_flow.name!r}: {why}", exit_code=EXIT_USAGE)
+            else:
+                note(f"flow {each_flow.name}: not compacted: {why}")
+        found = []
+        if chosen:
+            with spark_session(project, ship=False) as spark:
+                found = [compaction.compact(spark, each_flow) for each_flow in chosen]
+    if json_output:
+        print_document({"pipeline": project.name, "tables": [asdict(each) for each in found]})
+        return
+    print_table(
+        ["FLOW", "TABLE", "DIRECTORIES", "FILES-BEFORE", "FILES-AFTER"],
+        [[each.flow, each.table, each.directories, each.files_before, each.files_after] for each in found],
+        right=["DIRECTORIES", "FILES-BEFORE", "FILES-AFTER"],
+    )
+
+
+@app.add("deploy")
+def deploy(
+    kind: Annotated[str, typer.Argument(metavar="systemd|spark-operator", help="What shall run the pipeline.")],
+    file: File,
+    settings: Settings = None,
+    env: Env = None,
+    name: Name = None,
+    user: Annotated[str, typer.Option("--user", metavar="USER", help="systemd: the user that runs it.")] = "ottla",
+    image: Annotated[
+        str, typer.Option("--image", metavar="IMAGE", help="spark-operator: the image of driver and executors.")
+    ] = "",
+    namespace: Annotated[str, typer.Option("--namespace", metavar="NAME", help="spark-operator: the namespace.")] = "default",
+) -> None:
+    """Print a unit for systemd, or a manifest for Spark's operator on Kubernetes. Neither holds settings or secrets."""
+    from ottla.pipelines import deployment
+
+    if kind not in deployment.KINDS:
+        raise Failure(f"{kind!r} is unknown", f"use {' or '.join(deployment.KINDS)}", exit_code=EXIT_USAGE)
+    if kind == "spark-operator" and not image:
+        raise Failure("--image is missing", "name an image with Spark, Python and ottla[spark]", exit_code=EXIT_USAGE)
+    from ottla.pipelines import graph, loading
+    from ottla.pipelines.project import name_of
+
+    with _explained():
+        graph.plan(loading.load(file))
+        # The secrets of the settings need not be on this machine.
+        named = name or name_of(file, settings, env)
+    if kind == "systemd":
+        print(deployment.systemd(file, named, [sys.executable, "-m", "ottla"], env, user), end="")
+    else:
+        print(deployment.spark_operator(file, named, image, env, namespace), end="")
 
 
 @app.add("forget", changes=True)
@@ -455,12 +562,14 @@ def _connection(bootstrap_servers: str | None, command_config: Path | None) -> C
     return Connection(bootstrap_servers or DEFAULT_BOOTSTRAP_SERVERS, command_config)
 
 
-def _loaded(file: Path, settings: Path | None, conf: list[str] | None = None, **flags: str | None) -> tuple[Project, Plan]:
+def _loaded(
+    file: Path, settings: Path | None, conf: list[str] | None = None, env: str | None = None, **flags: str | None
+) -> tuple[Project, Plan]:
     from ottla.pipelines import graph, loading, project
 
     pairs = parse_pairs(conf, "--conf")
     with _explained():
-        return project.override(project.read(file, settings), conf=pairs, **flags), graph.plan(loading.load(file))
+        return project.override(project.read(file, settings, env), conf=pairs, **flags), graph.plan(loading.load(file))
 
 
 @contextmanager

@@ -152,7 +152,7 @@ def _proceed(work: Upgrade, wish: Wish, why: str) -> None:
 
 def _run(spark: SparkSession, project: Project, side: Side, wish: Wish) -> None:
     file = Path(side.plan.flows[0].place.file)
-    run_flows(spark, replace(project, file=file), side.plan, once=False, json_output=wish.json_output)
+    run_flows(spark, [(replace(project, file=file), side.plan)], once=False, json_output=wish.json_output)
 
 
 def _tell(wish: Wish, text: str) -> None:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FORMATS = ("parquet", "orc", "json", "csv")
-_OLD_LAYOUT = "ottla_batch="
+OLD_LAYOUT = "ottla_batch="
 _KEPT_RECORDS = 3
 
 
@@ -60,9 +60,9 @@ class FileTable:
                 self.table.place,
                 hint=f"its columns are {', '.join(frame.columns) or 'none'}",
             )
-        if any(name.startswith(_OLD_LAYOUT) for name in self._files.names(self.root)):
+        if any(name.startswith(OLD_LAYOUT) for name in self._files.names(self.root)):
             raise PipelineError(
-                f"table {self.table.path!r} has directories {_OLD_LAYOUT}… of an earlier version of Ottla",
+                f"table {self.table.path!r} has directories {OLD_LAYOUT}… of an earlier version of Ottla",
                 self.table.place,
                 hint="`ottla pipeline compact` moves their files to the present layout; no row is changed",
             )
@@ -194,14 +194,14 @@ def local_path(location: str) -> Path:
 
 
 @contextmanager
-def locked(root: str) -> Iterator[None]:
+def locked(root: str, name: str = "lock") -> Iterator[None]:
     """Hold the lock of a table on a local disk: while its files are moved or swapped."""
     folder = local_folder(hidden_folder(root))
     if folder is None:
         yield
         return
     folder.mkdir(parents=True, exist_ok=True)
-    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    lock = os.open(folder / name, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
