@@ -29,6 +29,7 @@ from ottla.pipelines.definitions import (
     Target,
 )
 from ottla.pipelines.failure import PipelineError, Place
+from ottla.pipelines.project import duration_ms
 from ottla.pipelines.values import Avro, Bytes, Debezium, Json, String, Value, option_text
 
 _HERE = __name__.rpartition(".")[0]
@@ -119,17 +120,35 @@ def files(
     format: str = "parquet",
     name: str | None = None,
     static: bool = False,
+    refresh: str | None = None,
     options: Mapping[str, object] | None = None,
 ) -> Files:
-    """Read files as they arrive in a directory. `static=True` reads the files that exist when the flow starts, for a join."""
+    """Read files as they arrive in a directory. `static=True` reads the files that exist when the flow starts, for a join.
+
+    `refresh="10 minutes"` lists static files anew at this interval; later batches see what is new. With `format="jdbc"` a static
+    input is a table of a database, `path` its name and `url` an option. It is read anew in each batch.
+    """
     place = _place()
+    refresh_ms = None
+    if refresh is not None:
+        if not static or format == "jdbc":
+            why = "a database is read anew in each batch" if static else "files that arrive are read anyway"
+            raise PipelineError(f"refresh={refresh!r} is for static files: {why}", place)
+        try:
+            refresh_ms = duration_ms(refresh)
+        except ValueError as error:
+            raise PipelineError(f"refresh: {error}", place) from None
+    if format == "jdbc" and (not static or "url" not in (options or {})):
+        raise PipelineError(
+            "a table of a database is static and has a url", place, hint='write static=True, options={"url": "jdbc:…"}'
+        )
     name = name or re.sub(r"[^A-Za-z0-9_]", "_", path.rstrip("/").rpartition("/")[2])
     _check_name(name, "source", place)
     if schema is None and not static:
         raise PipelineError(
             f"files {name!r} need a schema", place, hint='give one in Spark\'s DDL: p.files(path, "id long, at timestamp")'
         )
-    return Files(name, path, format, schema, static, _options(options, place), place)
+    return Files(name, path, format, schema, static, _options(options, place), place, refresh_ms)
 
 
 def sink(

@@ -47,6 +47,8 @@ class Files:
     static: bool
     options: tuple[tuple[str, str], ...]
     place: Place = field(compare=False)
+    refresh_ms: int | None = None
+    """How often a static table is read anew. None: never. A database is, in each batch."""
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,17 @@ class Plan:
             source.name for other in others for source in self.sources(other)
         }
 
+    def refresh_ms(self, flow: Flow) -> int | None:
+        """How often the static files of this flow's query are listed anew, also through views. None: never."""
+        found: list[int] = []
+        for node in self.inputs[flow.name]:
+            each = node.refresh_ms if isinstance(node, Files) else None
+            if isinstance(node, Flow) and node.to is None:
+                each = self.refresh_ms(node)
+            if each is not None:
+                found.append(each)
+        return min(found, default=None)
+
     def feeds_others(self, flow: Flow) -> bool:
         """Whether another query reads what this one writes."""
         return any(flow in _feeds(self.inputs[other.name], self.flows) for other in self.flows if other is not flow)

@@ -14,6 +14,7 @@ from ottla.pipelines import change_events
 from ottla.pipelines.definitions import Files, Source
 from ottla.pipelines.failure import PipelineError, Place
 from ottla.pipelines.spark_errors import first_line
+from ottla.pipelines.tables.databases import jdbc_options
 from ottla.pipelines.values import Avro, Debezium, Json, String
 
 if TYPE_CHECKING:
@@ -81,6 +82,9 @@ def traced_rows(raw: DataFrame, source: Source) -> DataFrame:
 
 def files(spark: SparkSession, given: Files) -> DataFrame:
     try:
+        if given.static and given.format == "jdbc":
+            options = jdbc_options(spark, given.options, f"table {given.path!r}", given.place)
+            return spark.read.format("jdbc").options(**options).option("dbtable", given.path).load()
         if given.static:
             reader = spark.read.format(given.format).options(**dict(given.options))
             return (reader.schema(struct(given.schema, given.place)) if given.schema is not None else reader).load(given.path)

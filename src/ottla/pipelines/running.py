@@ -7,7 +7,7 @@ import logging
 import sys
 import threading
 import time
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +22,11 @@ from ottla.pipelines.exactly_once import ExactlyOnceSink, WriteRows
 from ottla.pipelines.failure import PipelineError, Superseded
 from ottla.pipelines.frames import Frames, checked, kafka_options
 from ottla.pipelines.graph import Plan
+from ottla.pipelines.housekeeping import Housekeeping
 from ottla.pipelines.project import ON_FAILURE, Project
 from ottla.pipelines.published import documents
 from ottla.pipelines.restarts import Restarts
+from ottla.pipelines.spark_jvm import refresh_files
 from ottla.pipelines.tables import compaction
 from ottla.pipelines.takeover import VersionWatch
 from ottla.pipelines.versions import Versions, code_of
@@ -61,7 +63,8 @@ class PipelineRun:
         self._again = Restarts(
             project.restart == ON_FAILURE and not once, project.restart_backoff_ms, project.restart_backoff_max_ms
         )
-        self._compaction = threading.Thread(target=self._compact, name="compaction", daemon=True)
+        self._results: dict[str, DataFrame] = {}
+        self._housekeeping = Housekeeping(self.stopping)
         self._alerts = Alerts(project.alert_command, project.alert_webhook)
 
     def __enter__(self) -> PipelineRun:
@@ -116,23 +119,17 @@ class PipelineRun:
         if not self.once:
             groups = {self.project.group_id(flow.name): flow for flow in self.plan.queries}
             self._watch = VersionWatch(self.options, self.project.version, groups, self.stopping)
-        if self.project.compact_ms is not None and not self.once:
-            self._compaction.start()
+            self._keep_house()
 
-    def _compact(self) -> None:
-        """Compact the tables of files, again and again. Flows never wait for it, and it stops none."""
-        assert self.project.compact_ms is not None
-        while not self.stopping.wait(self.project.compact_ms / 1000):
-            for flow in self.plan.queries:
-                if self.stopping.is_set() or compaction.refusal(self.plan, flow) is not None:
-                    continue
-                try:
-                    done = compaction.compact(self.spark, flow)
-                except PipelineError as error:
-                    logger.warning("Flow %s: %s", flow.name, error)
-                    continue
-                if done.directories:
-                    logger.info("Flow %s: %d files of %s became %d", flow.name, done.files_before, done.table, done.files_after)
+    def _keep_house(self) -> None:
+        for flow in self.plan.queries:
+            if self.project.compact_ms is not None and compaction.refusal(self.plan, flow) is None:
+                chore = partial(compaction.compact, self.spark, flow)
+                self._housekeeping.add(f"Flow {flow.name}", self.project.compact_ms / 1000, chore)
+            refresh_ms = self.plan.refresh_ms(flow)
+            if refresh_ms is not None:
+                self._housekeeping.add(f"Flow {flow.name}", refresh_ms / 1000, partial(refresh_files, self._results[flow.name]))
+        self._housekeeping.start()
 
     def _prepared(self, flow: Flow) -> DataStreamWriter:
         spark, project, target = self.spark, self.project, flow.to
@@ -148,7 +145,7 @@ class PipelineRun:
                 options = {name: str(entry["option"]) for name, entry in starting.items()}
                 starting = {source.name: topics.resolve(client, source, options[source.name]) for source in sources}
         frames.starting = {name: str(entry["option"]) for name, entry in starting.items()}
-        result = checked(frames, flow)
+        result = self._results[flow.name] = checked(frames, flow)
         write_rows = self._write_rows(flow, result)
         # Nothing is written up to here: the user may still correct the inputs.
         if not note:
@@ -311,8 +308,7 @@ class PipelineRun:
                 failures.append(error)
         for sink in self.sinks.values():
             sink.close()
-        if self._compaction.is_alive():
-            self._compaction.join(_STOP_TIMEOUT_S)
+        self._housekeeping.join(_STOP_TIMEOUT_S)
         self._is_stopped = True
         if failures:
             raise failures[0]

@@ -239,6 +239,17 @@ def analysed_plan(frame: DataFrame) -> tuple[str, list[PlanNode], bool]:
     return str(plan.toString()), nodes, bool(plan.containsPattern(python))
 
 
+def refresh_files(frame: DataFrame) -> None:
+    """List the files of the static tables in a query anew. The next micro-batch of the query sees them."""
+    leaves = cast(Any, frame._jdf).queryExecution().analyzed().collectLeaves()
+    for number in range(leaves.size()):
+        leaf = leaves.apply(number)
+        if leaf.nodeName().startswith("LogicalRelation") or leaf.nodeName().startswith("Relation"):
+            relation = leaf.relation()
+            if relation.getClass().getSimpleName() == "HadoopFsRelation":
+                relation.location().refresh()
+
+
 def is_in_one_task(frame: DataFrame) -> bool:
     """Whether the frame is a micro-batch of a single task. Spark represents a micro-batch as an RDD of known partitions."""
     leaves = cast(Any, frame._jdf).queryExecution().logical().collectLeaves()

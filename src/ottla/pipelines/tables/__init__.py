@@ -36,7 +36,7 @@ _CLASSES = {
 
 def check(spark: SparkSession, table: Table) -> None:
     """PipelineError if the jars that the table needs are not installed."""
-    options = jdbc_options(spark, table) if table.format == "jdbc" else {}
+    options = jdbc_options(spark, table.options, f"table {table.path!r}", table.place) if table.format == "jdbc" else {}
     wanted = _CLASSES.get(table.format)
     name, hint = wanted if wanted is not None else (options.get("driver"), "the database's jar: spark.jars in [spark.conf]")
     if name is not None and not has_class(spark, name):

@@ -24,7 +24,7 @@ from ottla.pipelines import deletes, spark_errors
 from ottla.pipelines.definitions import Flow, Table
 from ottla.pipelines.deletes import DELETED
 from ottla.pipelines.exactly_once import BatchTransaction
-from ottla.pipelines.failure import PipelineError
+from ottla.pipelines.failure import PipelineError, Place
 from ottla.pipelines.marker import Marker
 from ottla.pipelines.secrets import resolved
 from ottla.pipelines.spark_jvm import JdbcConnection, has_class
@@ -48,10 +48,8 @@ class DatabaseTable:
 
     def __init__(self, spark: SparkSession, flow: Flow, table: Table, group_id: str) -> None:
         self.spark, self.flow, self.table, self.group_id = spark, flow, table, group_id
-        self.options = jdbc_options(spark, table)
-        url = self.options["url"]
+        self.options = jdbc_options(spark, table.options, f"table {table.path!r}", table.place)
         self.dialect = merge.dialect_of(dict(table.options)["url"])
-        self._connect_options = {**self.options, "url": url}
         self._spelling: dict[str, str] = {}
         """Of the columns in the database, by the flow's names."""
         self._swept = False
@@ -313,19 +311,19 @@ class DatabaseTable:
         return made(self._dialect(), table.path, staging, columns, key)
 
 
-def jdbc_options(spark: SparkSession, table: Table) -> dict[str, str]:
+def jdbc_options(spark: SparkSession, given: tuple[tuple[str, str], ...], what: str, place: Place) -> dict[str, str]:
     """Spark's JDBC options, with the driver by the URL if none is given and Spark finds one."""
     try:
-        options = {name: resolved(value) for name, value in table.options}
+        options = {name: resolved(value) for name, value in given}
     except ValueError as error:
-        raise PipelineError(f"table {table.path!r}: {error}", table.place) from None
+        raise PipelineError(f"{what}: {error}", place) from None
     dialect = merge.dialect_of(options["url"])
     if dialect is not None and "driver" not in options:
         driver = next((name for name in dialect.drivers if has_class(spark, name)), None)
         if driver is None:
             raise PipelineError(
                 f"no driver of {dialect.name} is installed: Spark finds no class {dialect.drivers[0]}",
-                table.place,
+                place,
                 hint="put the database's JDBC jar into spark.jars in [spark.conf]",
             )
         options["driver"] = driver
