@@ -45,7 +45,8 @@ def status_of(failure: Failure) -> int:
 
 
 def error_document(failure: Failure) -> dict[str, Any]:
-    more = {"hint": failure.hint, "code": failure.code}
+    code = failure.code or ("BAD_REQUEST" if failure.exit_code == EXIT_USAGE else None)
+    more = {"hint": failure.hint, "code": code}
     return {"error": {"message": failure.message, **{name: text for name, text in more.items() if text}}}
 
 

@@ -47,7 +47,7 @@ class Window:
             return True
         wanted = self.search.lower()
         if "*" in wanted or "?" in wanted:
-            return fnmatch.fnmatchcase(name.lower(), wanted)
+            return fnmatch.fnmatchcase(name.lower(), wanted.replace("[", "[[]"))
         return wanted in name.lower()
 
 
