@@ -29,12 +29,12 @@ class RunningConsole:
     headers: dict[str, str] = field(default_factory=dict)
     description: dict[str, Any] = field(default_factory=lambda: description(ENDPOINTS))
 
-    def request(self, method: str, path: str, body: Mapping[str, Any] | None = None, **headers: str) -> httpx.Response:
+    def request(self, method: str, path: str, body: Mapping[str, Any] | None = None, /, **headers: str) -> httpx.Response:
         content = {} if method == "GET" else {"content": json.dumps(body or {}), "headers": {"content-type": "application/json"}}
         sent = {**content.pop("headers", {}), **self.headers, **headers}  # type: ignore[dict-item]
         return httpx.request(method, self.url + path, headers=sent, timeout=TIMEOUT_S, **content)  # type: ignore[arg-type]
 
-    def call(self, method: str, path: str, body: Mapping[str, Any] | None = None, **headers: str) -> Any:
+    def call(self, method: str, path: str, body: Mapping[str, Any] | None = None, /, **headers: str) -> Any:
         """The answer, which fits its description."""
         answer = self.request(method, path, body, **headers)
         assert answer.status_code < 300, f"{method} {path}: {answer.status_code} {answer.text}"
@@ -45,11 +45,11 @@ class RunningConsole:
     def get(self, path: str, **headers: str) -> Any:
         return self.call("GET", path, None, **headers)
 
-    def post(self, path: str, body: Mapping[str, Any] | None = None, **headers: str) -> Any:
+    def post(self, path: str, body: Mapping[str, Any] | None = None, /, **headers: str) -> Any:
         return self.call("POST", path, body, **headers)
 
     def refused(
-        self, method: str, path: str, status: int, body: Mapping[str, Any] | None = None, **headers: str
+        self, method: str, path: str, status: int, body: Mapping[str, Any] | None = None, /, **headers: str
     ) -> dict[str, Any]:
         """The error of a request that is refused with this status."""
         answer = self.request(method, path, body, **headers)

@@ -67,6 +67,10 @@ def serve(
         str | None,
         typer.Option("--metrics", metavar="HOST:PORT", help="Serve metrics there. Same as --set metrics.listener=HOST:PORT."),
     ] = None,
+    console: Annotated[
+        str | None,
+        typer.Option("--console", metavar="[HOST:PORT]", help="Serve the web console too. (default: 127.0.0.1:8080)"),
+    ] = None,
     log_file: Annotated[
         Path | None,
         typer.Option("--log-file", metavar="FILE", help="Append log lines to this file, not to stderr. SIGHUP opens it again."),
@@ -90,6 +94,7 @@ def serve(
         "--config": config,
         "--data-dir": data_dir,
         "--metrics": metrics,
+        "--console": console,
         "--log-file": log_file,
         "--log-format": log_format,
         "--log-level": log_level,

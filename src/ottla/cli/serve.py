@@ -9,6 +9,8 @@ Exit codes: 0 stopped on request; 1 could not start, or failed; 2 wrong usage or
 
 SIGHUP opens the log file again, and reads TLS stores that are new. It never stops the broker.
 
+`--console [HOST:PORT]` also starts the web console, as a process of its own that ends with this one.
+
 `--supervisor-fd N` is for programs that start a broker, such as `ottla.testing`: N is one end of a socket pair. The broker writes
 one JSON line when it is ready, and stops when the other end closes, also if that process is killed.
 """
@@ -17,6 +19,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import signal
 import stat
 import sys
@@ -26,6 +29,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ottla.broker.app import Broker
+    from ottla.cli.console.process import ConsoleProcess
     from ottla.cluster.settings import BrokerSettings
     from ottla.runtime.log_output import LogOutput
 
@@ -47,6 +51,7 @@ _OPTIONS = {
     "--set": "set",
     "-s": "set",
     "--supervisor-fd": "supervisor_fd",
+    "--console": "console",
 }
 _SHORT_FOR = {
     "--metrics": "metrics.listener",
@@ -55,6 +60,9 @@ _SHORT_FOR = {
     "--log-level": "ottla.log.level",
 }
 """Options that set one setting."""
+
+
+_ADDRESS = re.compile(r"\S*:\d+")
 
 
 class UsageError(Exception):
@@ -66,6 +74,8 @@ class Options:
         self.config: str | None = None
         self.overrides: dict[str, str] = {}
         self.supervisor_fd: int | None = None
+        self.console: tuple[str, int] | None = None
+        """Where the console listens."""
 
 
 def parse_arguments(words: Sequence[str]) -> Options:
@@ -77,6 +87,11 @@ def parse_arguments(words: Sequence[str]) -> Options:
         option = "set" if name in _SHORT_FOR else _OPTIONS.get(name)
         if option is None:
             raise UsageError(f"unknown option {word}" if word.startswith("-") else f"unexpected argument {word!r}")
+        if option == "console":
+            if not equals and rest and _ADDRESS.fullmatch(rest[0]):
+                value = rest.pop(0)
+            options.console = _console_address(value)
+            continue
         if not equals:
             if not rest:
                 raise UsageError(f"{name} needs a value")
@@ -97,6 +112,19 @@ def parse_arguments(words: Sequence[str]) -> Options:
         else:
             options.supervisor_fd = int(value)
     return options
+
+
+def _console_address(text: str) -> tuple[str, int]:
+    """Only of this machine: a console for others needs a login, which `ottla console` has options for."""
+    from ottla.cli.console.settings import DEFAULT_LISTEN, is_loopback
+
+    host, _, port = (text or DEFAULT_LISTEN).rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not port.isdecimal() or int(port) > 65535:
+        raise UsageError(f"--console {text!r} is not host:port")
+    if not is_loopback(host):
+        raise UsageError(f"--console {text}: for other machines run `ottla console --listen {text}` with a login")
+    return host, int(port)
 
 
 def _is_socket(fd: int) -> bool:
@@ -226,6 +254,8 @@ def _run(settings: BrokerSettings, options: Options, log_output: LogOutput) -> i
     gc.set_threshold(*GC_THRESHOLDS)
     gc.enable()  # `ottla.cli.main` disabled it during imports
 
+    consoles: list[ConsoleProcess] = []
+
     def on_ready(broker: Broker) -> None:
         gc.freeze()
         log_output.name_broker(broker.broker_id)
@@ -242,6 +272,8 @@ def _run(settings: BrokerSettings, options: Options, log_output: LogOutput) -> i
         )
         if broker.monitor is not None:
             logging.getLogger("ottla").info("Metrics at http://%s/metrics", broker.monitor.address)
+        if options.console is not None:
+            consoles.extend(_start_console(options.console, broker))
         if options.supervisor_fd is not None:
             _report_to_supervisor(options.supervisor_fd, broker)
 
@@ -251,11 +283,32 @@ def _run(settings: BrokerSettings, options: Options, log_output: LogOutput) -> i
         failure = run(serve(settings, world, counters=counters, on_ready=on_ready, on_hangup=log_output.reopen))
     except StartupError as error:
         failure = str(error)
+    finally:
+        for console in consoles:
+            console.close()
     if failure is None:
         return 0
     if settings.optional_str("ottla.log.file"):
         logging.getLogger("ottla").error("Stopped: %s", failure)
     return _fail(EXIT_FAILED, failure)
+
+
+def _start_console(address: tuple[str, int], broker: Broker) -> list[ConsoleProcess]:
+    """The console; none if it could not log in."""
+    import logging
+
+    from ottla.cli.console.process import ConsoleProcess
+    from ottla.cli.console.settings import ConsoleSettings
+
+    open_to_all = [each for each in broker.endpoints if each.security_protocol == "PLAINTEXT"]
+    if not open_to_all:
+        logging.getLogger("ottla").warning(
+            "No console: it has no login for the listeners of this broker. Run `ottla console --command-config FILE` beside it"
+        )
+        return []
+    host, port = address
+    servers = ",".join(f"{each.host}:{each.port}" for each in open_to_all)
+    return [ConsoleProcess(ConsoleSettings(servers, host=host, port=port))]
 
 
 def _warn_interpreted() -> None:

@@ -46,6 +46,8 @@ def status_of(failure: Failure) -> int:
 
 def error_document(failure: Failure) -> dict[str, Any]:
     code = failure.code or ("BAD_REQUEST" if failure.exit_code == EXIT_USAGE else None)
+    if code in ("_TRANSPORT", "_ALL_BROKERS_DOWN"):
+        code = "BROKER_AWAY"
     more = {"hint": failure.hint, "code": code}
     return {"error": {"message": failure.message, **{name: text for name, text in more.items() if text}}}
 

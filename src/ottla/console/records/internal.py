@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 import json
 from typing import Any, Final
 
 from ottla.console.records.datum import Decoder, DoesNotFit, Shown
 from ottla.errors import MalformedInput
 from ottla.protocol.internal import group_records, txn_records
+from ottla.wire.schema import definition_of
 
 Special = tuple[str, Decoder]
 _NAME: Final = "internal"
@@ -45,9 +45,9 @@ def _transaction(key: bytes, value: bytes | None) -> tuple[Any, Any] | None:
 
 
 def plain(value: Any) -> Any:
-    """Dataclasses as objects, bytes as base64."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    """Messages as objects, bytes as base64."""
+    if hasattr(type(value), "__wire__"):
+        return {field.name: plain(getattr(value, field.name)) for field in definition_of(type(value)).fields}
     if isinstance(value, (list, tuple)):
         return [plain(each) for each in value]
     if isinstance(value, (bytes, bytearray, memoryview)):

@@ -101,7 +101,7 @@ class Search:
             self._told_s = now_s
             self._flush()
             self._outlet.send("progress", self._progress(scan))
-        if scan.complete:
+        if all(reach.complete for reach in scan.reaches):
             return
         if scan.tally.size_bytes >= self._plan.budget_bytes or scan.seconds >= self._plan.budget_s:
             raise _OverBudget

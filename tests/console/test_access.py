@@ -1,0 +1,220 @@
+"""Who gets in, and what they may do."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from ottla.testing import Broker
+from tests.console.running import RunningConsole, running_console
+from tests.kit.ottla_command import Ottla
+from tests.kit.subject import Subject
+from tests.kit.wait import until
+
+VIEWER, EDITOR, ADMIN = "viewer-token-0123456789", "editor-token-0123456789", "admin-token-0123456789"
+
+
+@pytest.fixture(scope="module")
+def tokens(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("tokens") / "tokens"
+    path.write_text(f"# roles\nviewer {VIEWER}\neditor {EDITOR}\nadmin {ADMIN}\n")
+    path.chmod(0o600)
+    return path
+
+
+@pytest.fixture(scope="module")
+def guarded(subject: Subject, tokens: Path) -> Iterator[RunningConsole]:
+    """A console with tokens, and a hidden field."""
+    with running_console(subject.bootstrap_servers, "--tokens", str(tokens), "--mask", "value.card", "--no-export") as console:
+        yield console
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {token}"}
+
+
+def test_nothing_is_told_without_a_login(guarded: RunningConsole) -> None:
+    session = guarded.get("/api/session")
+    assert (session["login_required"], session["role"], session["cluster_id"], session["bootstrap_servers"]) == (
+        True,
+        None,
+        None,
+        "",
+    )
+    for path in ("/api/topics", "/api/overview", "/api/live/overview", "/api/topics/x/records", "/api/audit"):
+        assert guarded.refused("GET", path, 401)["code"] == "LOGIN_REQUIRED"
+        assert guarded.refused("GET", path, 401, **bearer("wrong-token-0123456789"))["code"] == "LOGIN_REQUIRED"
+    # Its pages hold no data.
+    assert guarded.request("GET", "/topics").status_code == 200
+
+
+def test_roles(guarded: RunningConsole, topic: str) -> None:
+    produce = f"/api/topics/{topic}/records"
+    assert guarded.get("/api/session", **bearer(EDITOR))["can"] == {"write": True, "admin": False}
+    assert guarded.get("/api/topics", **bearer(VIEWER))["rows"] is not None
+    assert guarded.refused("POST", produce, 403, {"value": "x"}, **bearer(VIEWER))["code"] == "FORBIDDEN"
+    guarded.post(produce, {"value": "x"}, **bearer(EDITOR))
+    assert guarded.refused("DELETE", f"/api/topics/{topic}", 403, **bearer(EDITOR))["code"] == "FORBIDDEN"
+    guarded.call("PATCH", f"/api/topics/{topic}/configs", {"set": {"retention.ms": "5"}}, **bearer(ADMIN))
+    assert guarded.refused("GET", "/api/audit", 403, **bearer(EDITOR))["code"] == "FORBIDDEN"
+    assert guarded.get("/api/audit", **bearer(ADMIN))["entries"][0]["user"] == "token:admin"
+    assert guarded.refused("GET", f"/api/topics/{topic}/export", 403, **bearer(ADMIN))["code"] == "FORBIDDEN"
+
+
+def test_every_change_needs_a_role(guarded: RunningConsole) -> None:
+    """A viewer changes nothing: each operation that is no GET is refused."""
+    for path, operations in guarded.description["paths"].items():
+        for method, operation in operations.items():
+            if method != "get" and operation["operationId"] not in ("log_in", "log_out", "check_filter"):
+                filled = path.replace("{", "").replace("}", "")
+                assert guarded.refused(method.upper(), filled, 403, **bearer(VIEWER))["code"] == "FORBIDDEN", path
+
+
+def test_a_session_by_cookie(guarded: RunningConsole, topic: str) -> None:
+    with httpx.Client(base_url=guarded.url, timeout=60) as browser:
+        assert browser.post("/api/login", json={"token": "wrong-token-0123456789"}).status_code == 401
+        answer = browser.post("/api/login", json={"token": EDITOR})
+        session = answer.json()
+        assert (session["role"], session["user"]) == ("editor", "token:editor")
+        cookie = answer.headers["set-cookie"].lower()
+        assert "httponly" in cookie
+        assert "samesite=strict" in cookie
+        assert EDITOR not in cookie
+        assert browser.get("/api/topics").status_code == 200
+        path, body = f"/api/topics/{topic}/records", {"value": "x"}
+        assert browser.post(path, json=body).json()["error"]["code"] == "CROSS_SITE"
+        assert browser.post(path, json=body, headers={"X-CSRF-Token": "guess"}).status_code == 403
+        assert browser.post(path, json=body, headers={"X-CSRF-Token": session["csrf"]}).status_code == 200
+        browser.post("/api/logout", json={})
+        assert browser.get("/api/topics").status_code == 401
+        stolen = {"cookie": f"ottla_console={cookie.partition('=')[2].partition(';')[0]}"}
+        assert httpx.get(f"{guarded.url}/api/topics", headers=stolen).status_code == 401
+
+
+def test_guessing_is_slow(subject: Subject, tokens: Path) -> None:
+    with running_console(subject.bootstrap_servers, "--tokens", str(tokens)) as console:
+        for _ in range(5):
+            console.refused("POST", "/api/login", 401, {"token": "wrong-token-0123456789"})
+        assert console.refused("POST", "/api/login", 429, {"token": ADMIN})["code"] == "TOO_MANY"
+
+
+def test_a_hidden_field_is_nowhere(guarded: RunningConsole, topic: str) -> None:
+    value = {"name": "Ada", "card": "4711-0815"}
+    guarded.post(f"/api/topics/{topic}/records", {"key": "k", "value": value, "partition": 0}, **bearer(EDITOR))
+    guarded.headers = bearer(ADMIN)
+    try:
+        path = f"/api/topics/{topic}/records"
+        (record,), _ = guarded.records(f"{path}?partitions=0")
+        assert json.loads(record["value"]["text"]) == {"name": "Ada", "card": "***"}
+        assert record["masked"]
+        assert "4711" not in json.dumps(guarded.get(f"{path}/0/0"))
+        # Nor can it be guessed.
+        assert guarded.records(f"{path}?search=4711")[0] == []
+        assert guarded.records(f"{path}?where=value.card.startswith('4')")[0] == []
+        assert len(guarded.records(f"{path}?search=Ada")[0]) == 1
+    finally:
+        guarded.headers = {}
+
+
+def test_read_only(subject: Subject, topic: str) -> None:
+    with running_console(subject.bootstrap_servers, "--read-only") as console:
+        assert console.get("/api/session")["can"] == {"write": False, "admin": False}
+        for path, operations in console.description["paths"].items():
+            for method, operation in operations.items():
+                if method != "get" and operation["operationId"] not in ("log_in", "log_out", "check_filter"):
+                    filled = path.replace("{", "").replace("}", "")
+                    assert console.refused(method.upper(), filled, 403)["code"] == "READ_ONLY", path
+
+
+def test_the_headers_of_every_answer(console: RunningConsole) -> None:
+    for path in ("/", "/topics", "/nowhere", "/static/nothing.js", "/api/topics", "/api/nothing", "/healthz"):
+        headers = console.request("GET", path).headers
+        assert "default-src 'none'" in headers["content-security-policy"]
+        assert "'unsafe" not in headers["content-security-policy"]
+        assert headers["x-content-type-options"] == "nosniff"
+        assert "access-control-allow-origin" not in headers
+
+
+def test_rebinding_and_other_sites(console: RunningConsole) -> None:
+    assert console.refused("GET", "/api/topics", 403, host="evil.example")["code"] == "CROSS_SITE"
+    assert console.refused("POST", "/api/topics", 403, {"topic": "x"}, origin="http://evil.example")["code"] == "CROSS_SITE"
+    assert console.refused("POST", "/api/topics", 403, **{"content-type": "text/plain"})["code"] == "CROSS_SITE"
+    assert console.refused("GET", "/api/topics", 403, **{"sec-fetch-site": "cross-site"})["code"] == "CROSS_SITE"
+
+
+@pytest.mark.parametrize("path", ["../openapi.py", "..%2fopenapi.py", "%2e%2e/openapi.py", "/etc/passwd", "....//openapi.py"])
+def test_only_static_files_are_served(console: RunningConsole, path: str) -> None:
+    """As bytes on the wire: a client would resolve the dots itself."""
+    host, _, port = console.url.removeprefix("http://").partition(":")
+    with socket.create_connection((host, int(port))) as wire:
+        wire.sendall(f"GET /static/{path} HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n\r\n".encode())
+        answer = b"".join(iter(lambda: wire.recv(65536), b""))
+    assert b" 404 " in answer.partition(b"\r\n")[0]
+    assert b"OpenAPI" not in answer
+    assert b"root:" not in answer
+
+
+def test_a_body_has_a_limit(console: RunningConsole, topic: str) -> None:
+    assert console.refused("POST", f"/api/topics/{topic}/records", 413, {"value": "x" * (9 << 20)})["code"] == "TOO_LARGE"
+    answer = httpx.post(f"{console.url}/api/topics", content=b"{", headers={"content-type": "application/json"})
+    assert answer.json()["error"]["code"] == "BAD_REQUEST"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--listen", "0.0.0.0:0"], "is not on this machine only"),
+        (["--listen", "here"], "is not an address"),
+        (["--role", "ada=queen"], "there is no role queen"),
+        (["--mask", "card"], "names no field"),
+        (["--tls-cert", "/no/such.pem"], "cannot be used"),
+        (["-b", "host:99999"], "is not a broker address"),
+    ],
+)
+def test_a_console_that_does_not_start(words: list[str], says: str) -> None:
+    done = Ottla("127.0.0.1:1").spawn("console", "--listen", "127.0.0.1:0", *words)
+    assert done.returncode != 0
+    assert says in done.stderr.decode()
+
+
+def test_a_file_of_tokens_is_secret(tokens: Path, tmp_path: Path) -> None:
+    short, open_ = tmp_path / "short", tmp_path / "open"
+    short.write_text("admin abc")
+    open_.write_text(tokens.read_text())
+    open_.chmod(0o644)
+    for path, says in ((short, "at least 16 characters"), (open_, "can be read by others"), (tmp_path / "none", "cannot read")):
+        done = Ottla("127.0.0.1:1").spawn("console", "--listen", "127.0.0.1:0", "--tokens", str(path))
+        assert says in done.stderr.decode()
+
+
+def test_users_of_the_cluster_log_in(tmp_path: Path) -> None:
+    """By SCRAM at the cluster, whose ACLs then decide what they may read."""
+    with Broker(security="SASL_PLAINTEXT") as broker:
+        admin = tmp_path / "admin.properties"
+        properties = {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "SCRAM-SHA-256",
+            "sasl.username": "admin",
+            "sasl.password": "admin-secret",
+        }
+        admin.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+        words = ("--command-config", str(admin), "--login", "--role", "admin=admin", "--audit-topic", "")
+        with running_console(broker.bootstrap_servers, *words) as console:
+            assert console.refused("POST", "/api/login", 401, {"user": "alice", "password": "wrong"})
+            with httpx.Client(base_url=console.url, timeout=60) as boss, httpx.Client(base_url=console.url, timeout=60) as alice:
+                session = boss.post("/api/login", json={"user": "admin", "password": "admin-secret"}).json()
+                assert (session["user"], session["role"]) == ("admin", "admin")
+                token = {"X-CSRF-Token": session["csrf"]}
+                assert boss.post("/api/topics", json={"topic": "secret"}, headers=token).status_code == 201
+                assert boss.post("/api/topics/secret/records", json={"value": "x"}, headers=token).status_code == 200
+                assert alice.post("/api/login", json={"user": "alice", "password": "alice-secret"}).json()["role"] == "viewer"
+                refused = alice.get("/api/topics/secret/records/0/0")
+                assert refused.status_code in (403, 404), refused.text
+                acl = {"principal": "alice", "type": "topic", "name": "secret", "operation": "read"}
+                assert boss.post("/api/acls", json={"acls": [acl]}, headers=token).status_code == 200
+                until(lambda: alice.get("/api/topics/secret/records/0/0").status_code == 200, "alice may read")
