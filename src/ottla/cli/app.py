@@ -28,6 +28,7 @@ from ottla.cli.produce import produce
 from ottla.cli.profile import command as profile
 from ottla.cli.reassign import command as reassign
 from ottla.cli.registry import registry
+from ottla.cli.schema import command as schema
 from ottla.cli.secure import command as secure
 from ottla.cli.txn import command as txn
 from ottla.cli.verify_replicas.command import verify_replicas
@@ -119,6 +120,7 @@ app.add("produce", changes=True)(produce)
 app.add("consume", changes=lambda options: options["group"] is not None)(consume)
 app.add("exporter")(exporter)
 app.add("registry")(registry)
+app.add_typer(schema.app, name="schema")
 app.add_typer(generate.app, name="generate")
 app.add("find")(find)
 app.add_typer(pipeline.app, name="pipeline")

@@ -44,7 +44,9 @@ _JAVA_ONLY: Final = frozenset(
 def librdkafka_properties(given: Mapping[str, Any], security: ClientSecurity | None = None) -> dict[str, Any]:
     """InvalidOption for what librdkafka cannot do."""
     security = client_security({name: str(value) for name, value in given.items()}) if security is None else security
-    kept = {name: value for name, value in given.items() if name not in SECURITY_NAMES and name not in _JAVA_ONLY}
+    foreign = SECURITY_NAMES | _JAVA_ONLY
+    # Tools of a schema registry keep its address in the same file.
+    kept = {name: value for name, value in given.items() if name not in foreign and not name.startswith("schema.registry.")}
     if security.protocol == "PLAINTEXT":
         return kept
     kept["security.protocol"] = security.protocol.lower()
