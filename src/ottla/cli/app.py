@@ -13,6 +13,7 @@ from ottla.cli.cluster.up import up
 from ottla.cli.connections import connections
 from ottla.cli.console.command import console
 from ottla.cli.consume import consume
+from ottla.cli.copying.destination import stays_here
 from ottla.cli.delete_records import delete_records
 from ottla.cli.dlq import command as dlq
 from ottla.cli.doctor.command import doctor
@@ -21,6 +22,7 @@ from ottla.cli.find.command import find
 from ottla.cli.group import command as group
 from ottla.cli.log import command as log
 from ottla.cli.log_dirs import command as log_dirs
+from ottla.cli.mirror.command import mirror
 from ottla.cli.options import Commands
 from ottla.cli.pipeline import command as pipeline
 from ottla.cli.plan import plan
@@ -123,6 +125,7 @@ app.add("registry")(registry)
 app.add_typer(schema.app, name="schema")
 app.add_typer(generate.app, name="generate")
 app.add("find")(find)
+app.add("mirror", changes=stays_here)(mirror)
 app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(cluster, name="cluster")
 app.add_typer(reassign.app, name="reassign")

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from ottla.testing import Broker
+from tests.kit.ottla_command import Ottla
 from tests.kit.peers import KAFKA_3, KAFKA_4, ApacheCluster
 from tests.kit.wait import until
 
@@ -104,3 +106,27 @@ def test_dead_letters_go_back_and_the_doctor_is_content(kafka: ApacheCluster) ->
     words = ("--skip", "copies", "--skip", "disks", "--skip", "replicas", "--skip", "leaders", "--watch-groups", "1s")
     found = json.loads(ottla(kafka, "doctor", "--probe", "--json", *words))
     assert found["findings"] == []
+
+
+def test_a_mirror_to_ottla_and_back(kafka: ApacheCluster) -> None:
+    with Broker({"group.initial.rebalance.delay.ms": 0}) as broker:
+        there = Ottla(broker.bootstrap_servers)
+        ottla(kafka, "topic", "create", "mirrored", "-p", "3", "-r", "3", "-c", "retention.ms=99999999")
+        ottla(kafka, "produce", "mirrored", "-K", ":", stdin="".join(f"k{number % 7}:{number}\n" for number in range(200)))
+        ottla(kafka, "consume", "mirrored", "-g", "readers", "-n", "150")
+        words = ("mirror", "mirrored", "-e", "--json", "--groups", "readers")
+        report = json.loads(ottla(kafka, *words, "--to-bootstrap", broker.bootstrap_servers))
+        assert (report["records"], set(report["groups"])) == (200, {"readers"})
+        template = "{partition} {key} {value} {time}\\n"
+        assert sorted(there.ok("consume", "mirrored", "-t", template).splitlines()) == sorted(
+            ottla(kafka, "consume", "mirrored", "-t", template).splitlines()
+        )
+        assert sorted(there.ok("consume", "mirrored", "-g", "readers").split()) == sorted(
+            ottla(kafka, "consume", "mirrored", "-g", "readers").split()
+        )
+        back = json.loads(there.ok(*words, "--to-bootstrap", kafka.bootstrap_servers))
+        assert (back["records"], back["lag"]) == (0, {})
+        there.ok("topic", "create", "of-ottla")
+        there.ok("produce", "of-ottla", "a", "b")
+        assert json.loads(there.ok("mirror", "of-*", "-e", "--json", "--to-bootstrap", kafka.bootstrap_servers))["records"] == 2
+        assert ottla(kafka, "consume", "of-ottla").split() == ["a", "b"]

@@ -8,7 +8,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -68,6 +69,7 @@ class Transfer:
         *,
         partition: int | None = None,
         timestamp_ms: int | None = None,
+        delivered: Callable[[Any, Message], None] | None = None,
     ) -> None:
         """Write a record in the open transaction; the first one opens it. Without a partition its key's hash chooses one."""
         self._open()
@@ -75,14 +77,26 @@ class Transfer:
         more: dict[str, Any] = {} if partition is None else {"partition": partition}
         if timestamp_ms is not None:
             more["timestamp"] = timestamp_ms
-        while True:
-            try:
-                self._producer.produce(topic, value=value, key=key, headers=named, **more)
-            except BufferError:
-                self._producer.poll(0.1)
-                continue
-            self._producer.poll(0)
-            return
+        if delivered is not None:
+            more["on_delivery"] = delivered
+        with self._explained():
+            while True:
+                try:
+                    self._producer.produce(topic, value=value, key=key, headers=named, **more)
+                except BufferError:
+                    self._producer.poll(0.1)
+                    continue
+                self._producer.poll(0)
+                return
+
+    def flush(self) -> None:
+        """Wait until the broker has all records of the open transaction."""
+        with self._explained():
+            left = self._producer.flush(_PATIENCE_S)
+        if left:
+            raise Failure(
+                f"{self.name}: records were not written in {_PATIENCE_S:g} s", "run it again: it continues behind its last commit"
+            )
 
     def commit(self, progress: Mapping[TopicIndex, Committed]) -> None:
         """End the transaction: its records become visible, and the progress becomes theirs."""
@@ -97,8 +111,19 @@ class Transfer:
 
     def _open(self) -> None:
         if not self._is_open:
-            self._producer.begin_transaction()
+            with self._explained():
+                self._producer.begin_transaction()
             self._is_open = True
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Errors of the producer become failures of this transfer."""
+        from confluent_kafka import KafkaException
+
+        try:
+            yield
+        except KafkaException as exception:
+            raise self._failure(exception.args[0]) from None
 
     def _persist(self, call: Callable[[float], object]) -> None:
         from confluent_kafka import KafkaException

@@ -1,0 +1,271 @@
+"""Mirrors topics of one cluster in another, each record exactly once. Never prints.
+
+1. Records and progress are one transaction in the target: a killed mirror goes on behind its last commit.
+2. A record keeps key, value, headers, timestamp and partition. Offsets are others; `offset_syncs` knows which.
+3. A topic whose records came from the target is not mirrored back.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ottla.cli.connection import Connection
+from ottla.cli.consume import Bounds
+from ottla.cli.copying.layout import topic_ids
+from ottla.cli.copying.transfer import Transfer, headers_of, timestamp_of
+from ottla.cli.failure import EXIT_USAGE, Failure
+from ottla.cli.mirror.acls import copy_acls
+from ottla.cli.mirror.groups import GroupMirror
+from ottla.cli.mirror.layout import keep_layouts
+from ottla.cli.mirror.naming import GROUP_PREFIX, Naming
+from ottla.cli.mirror.origins import origins
+from ottla.cli.mirror.progress import Progress
+from ottla.cli.offsets import log_bounds
+from ottla.cli.positions import TopicIndex
+from ottla.cli.reading import Reader
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+_COMMIT_S = 1.0
+_COMMIT_RECORDS = 20_000
+_BATCH_RECORDS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    naming: Naming
+    name: str = ""
+    """Tells mirrors of the same clusters apart."""
+    groups: tuple[str, ...] = ()
+    acls: bool = False
+    from_beginning: bool = True
+    replication_factor: int | None = None
+    interval_s: float = 10.0
+    compression: str = "none"
+
+
+@dataclass(slots=True)
+class Report:
+    """What happened since the report before."""
+
+    records: int = 0
+    size_bytes: int = 0
+    lag: dict[str, int] = field(default_factory=dict)
+    """Records that are still to be mirrored, by source topic."""
+    lost: dict[TopicIndex, int] = field(default_factory=dict)
+    """Offsets that the source removed before they were mirrored."""
+    groups: dict[str, int] = field(default_factory=dict)
+    done: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _OpenRun:
+    """Records of one partition in the open transaction whose source offsets follow each other."""
+
+    source: int
+    count: int
+    target: int | None = None
+
+
+class Mirror:
+    def __init__(self, source: Connection, target: Connection, wishes: Wishes) -> None:
+        self._source = source
+        self._target = target
+        self._wishes = wishes
+        self._source_cluster = str(source.metadata().cluster_id)
+        self._target_cluster = str(target.metadata().cluster_id)
+        if self._source_cluster == self._target_cluster and not wishes.naming.prefix:
+            raise Failure(
+                "source and target are the same cluster",
+                "name another cluster with --to-bootstrap-servers, or pass --prefix",
+                exit_code=EXIT_USAGE,
+            )
+        name = f".{wishes.name}" if wishes.name else ""
+        self._transfer = Transfer(target, f"{GROUP_PREFIX}{self._source_cluster}{name}", compression=wishes.compression)
+        self._found: dict[str, int] = {}
+        """Partitions of each topic that matches the patterns, as of the last discovery."""
+        self._names: dict[str, str] = {}
+        """The topics that are mirrored, and their names in the target."""
+        self._progress: dict[TopicIndex, Progress] = {}
+        self._runs: dict[TopicIndex, list[_OpenRun]] = {}
+        self._report = Report()
+
+    @property
+    def name(self) -> str:
+        """The group that holds the progress, and the transactional id."""
+        return self._transfer.name
+
+    def close(self) -> None:
+        self._transfer.close()
+
+    def run(self, told: Callable[[Report], None], *, follow: bool) -> None:
+        """Mirror until the present ends, or for ever. Calls `told` after each interval and at the end."""
+        self._transfer.begin()
+        while True:
+            self._discover()
+            bounds = self._bounds(follow)
+            reader = Reader(self._source, bounds)
+            for _ in self._copy(reader, bounds):
+                self._tell(told, reader.positions)
+                if self._matching() != self._found:
+                    break
+                self._report.done = self._keep_layouts()
+            else:
+                self._tell(told, reader.positions)
+                if not follow:
+                    return
+                time.sleep(self._wishes.interval_s)  # no topic matches yet
+
+    # --- topics ---
+
+    def _matching(self) -> dict[str, int]:
+        known = self._source.metadata().topics
+        return {topic: len(known[topic].partitions) for topic in self._wishes.naming.sources(known)}
+
+    def _keep_layouts(self) -> list[str]:
+        return keep_layouts(self._source, self._target, self._names, self._wishes.replication_factor)
+
+    def _discover(self) -> None:
+        """Find, create and alter topics, and read how far each is mirrored.
+
+        Two mirrors that begin at once, each the reverse of the other, must not both go on: each claims its topics with its first
+        commit, and looks for the other's claims once more after it.
+        """
+        naming = self._wishes.naming
+        refused = {topic for topic, clusters in origins(self._source, self._found).items() if self._target_cluster in clusters}
+        self._found = self._matching()
+        came_through = self._without_loops(self._found, refused)
+        self._names = {topic: naming.target(topic) for topic in came_through}
+        self._report.done.extend(self._keep_layouts())
+        unclaimed = self._load(came_through)
+        if unclaimed:
+            self._transfer.commit({self._in_target(key): self._progress[key].committed() for key in unclaimed})
+            came_through = self._without_loops(self._names, refused)
+            self._names = {topic: naming.target(topic) for topic in came_through}
+            self._progress = {key: progress for key, progress in self._progress.items() if key[0] in self._names}
+        if self._wishes.acls:
+            copied = copy_acls(self._source, self._target, self._names, naming.prefix)
+            self._report.done.extend(f"ACL created: {each}" for each in copied)
+
+    def _without_loops(self, topics: Iterable[str], told: set[str]) -> dict[str, tuple[str, ...]]:
+        """The topics that did not come from the target, and through which clusters their records go."""
+        found = {}
+        for topic, clusters in origins(self._source, topics).items():
+            if self._target_cluster not in clusters:
+                found[topic] = tuple(sorted({self._source_cluster, *clusters}))
+            elif topic not in told:
+                told.add(topic)
+                self._report.done.append(f"topic {topic} is left out: its records came from the target cluster")
+        return found
+
+    def _load(self, came_through: dict[str, tuple[str, ...]]) -> list[TopicIndex]:
+        """Read the progress of all partitions from the target. The partitions that have none yet."""
+        keys = [(topic, index) for topic in came_through for index in range(self._found[topic])]
+        committed = self._transfer.committed([self._in_target(key) for key in keys])
+        source_ids = topic_ids(self._source, list(self._names))
+        target_ids = topic_ids(self._target, list(self._names.values()))
+        bounds = log_bounds(self._source, keys, "read_committed")
+        self._progress, unclaimed = {}, []
+        for key in keys:
+            topic, (start, end) = key[0], bounds[key]
+            before = committed.get(self._in_target(key))
+            progress = Progress.read(before) if before is not None else None
+            ids = (source_ids[topic], target_ids[self._names[topic]])
+            if progress is None or (progress.source_id, progress.target_id) != ids:
+                progress = Progress(start if self._wishes.from_beginning else end, *ids)
+                unclaimed.append(key)
+            if progress.next_offset < start:
+                self._report.lost[key] = start - progress.next_offset
+                progress.next_offset = start
+            progress.came_through = came_through[topic]
+            self._progress[key] = progress
+        return unclaimed
+
+    def _bounds(self, follow: bool) -> Bounds:
+        ends = log_bounds(self._source, list(self._progress), "read_committed")
+        bounds = Bounds()
+        for key, progress in self._progress.items():
+            bounds.start[key] = progress.next_offset
+            bounds.end[key] = None if follow else max(ends[key][1], progress.next_offset)
+        return bounds
+
+    def _in_target(self, key: TopicIndex) -> TopicIndex:
+        return self._wishes.naming.target(key[0]), key[1]
+
+    # --- records ---
+
+    def _copy(self, reader: Reader, bounds: Bounds) -> Iterator[None]:
+        """Copy what the reader reads; yields after the commit that ends an interval."""
+        done = dict(bounds.start)
+        pending, committed = 0, time.monotonic()
+        told = committed
+        for messages in reader.batches(_BATCH_RECORDS):
+            for message in messages:
+                self._send(message)
+                self._report.size_bytes += len(message)
+            self._report.records += len(messages)
+            pending += len(messages)
+            if pending >= _COMMIT_RECORDS or time.monotonic() - committed >= _COMMIT_S:
+                done = self._commit(reader.positions, done)
+                pending, committed = 0, time.monotonic()
+                if committed - told >= self._wishes.interval_s:
+                    told = committed
+                    yield
+        self._commit(reader.positions, done)
+
+    def _send(self, message: Message) -> None:
+        topic, index, offset = str(message.topic()), int(message.partition() or 0), int(message.offset() or 0)
+        runs = self._runs.setdefault((topic, index), [])
+        first = not runs or runs[-1].source + runs[-1].count != offset
+        if first:
+            runs.append(_OpenRun(offset, 0))
+        runs[-1].count += 1
+        self._transfer.send(
+            self._wishes.naming.target(topic),
+            message.key(),
+            message.value(),
+            headers_of(message),
+            partition=index,
+            timestamp_ms=timestamp_of(message),
+            delivered=_note_offset(runs[-1]) if first else None,
+        )
+
+    def _commit(self, positions: dict[TopicIndex, int], done: dict[TopicIndex, int]) -> dict[TopicIndex, int]:
+        moved = {key: offset for key, offset in positions.items() if offset != done.get(key)}
+        if moved:
+            self._transfer.flush()
+            for key, runs in self._runs.items():
+                for run in runs:
+                    if run.target is not None:
+                        self._progress[key].syncs.add(run.source, run.target, run.count)
+            self._runs.clear()
+            for key, offset in moved.items():
+                self._progress[key].next_offset = offset
+            self._transfer.commit({self._in_target(key): self._progress[key].committed() for key in moved})
+        return dict(positions)
+
+    # --- reports ---
+
+    def _tell(self, told: Callable[[Report], None], positions: dict[TopicIndex, int]) -> None:
+        report, self._report = self._report, Report()
+        report.lag = dict.fromkeys(self._names, 0)
+        for key, (_, end) in log_bounds(self._source, list(self._progress), "read_committed").items():
+            report.lag[key[0]] += max(0, end - positions.get(key, end))
+        if self._wishes.groups:
+            groups = GroupMirror(self._source, self._target, self._wishes.groups)
+            report.groups = groups.translate({key: each.syncs for key, each in self._progress.items()}, self._names)
+        told(report)
+
+
+def _note_offset(run: _OpenRun) -> Callable[[Any, Message], None]:
+    """A delivery report's callback that keeps the offset of the first record of a run."""
+
+    def note(error: Any, message: Message) -> None:
+        if error is None:
+            run.target = message.offset()
+
+    return note
