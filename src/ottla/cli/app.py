@@ -74,6 +74,10 @@ def serve(
         str | None,
         typer.Option("--console", metavar="[HOST:PORT]", help="Serve the web console too. (default: 127.0.0.1:8080)"),
     ] = None,
+    registry: Annotated[
+        str | None,
+        typer.Option("--registry", metavar="[HOST:PORT]", help="Serve a schema registry too. (default: 127.0.0.1:8081)"),
+    ] = None,
     log_file: Annotated[
         Path | None,
         typer.Option("--log-file", metavar="FILE", help="Append log lines to this file, not to stderr. SIGHUP opens it again."),
@@ -98,6 +102,7 @@ def serve(
         "--data-dir": data_dir,
         "--metrics": metrics,
         "--console": console,
+        "--registry": registry,
         "--log-file": log_file,
         "--log-format": log_format,
         "--log-level": log_level,

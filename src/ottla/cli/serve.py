@@ -9,7 +9,8 @@ Exit codes: 0 stopped on request; 1 could not start, or failed; 2 wrong usage or
 
 SIGHUP opens the log file again, and reads TLS stores that are new. It never stops the broker.
 
-`--console [HOST:PORT]` also starts the web console, as a process of its own that ends with this one.
+`--console [HOST:PORT]` also starts the web console and `--registry [HOST:PORT]` a schema registry, as processes of their own that
+end with this one.
 
 `--supervisor-fd N` is for programs that start a broker, such as `ottla.testing`: N is one end of a socket pair. The broker writes
 one JSON line when it is ready, and stops when the other end closes, also if that process is killed.
@@ -29,7 +30,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ottla.broker.app import Broker
-    from ottla.cli.console.process import ConsoleProcess
+    from ottla.cli.companion import Companion
     from ottla.cluster.settings import BrokerSettings
     from ottla.runtime.log_output import LogOutput
 
@@ -52,6 +53,7 @@ _OPTIONS = {
     "-s": "set",
     "--supervisor-fd": "supervisor_fd",
     "--console": "console",
+    "--registry": "registry",
 }
 _SHORT_FOR = {
     "--metrics": "metrics.listener",
@@ -63,6 +65,7 @@ _SHORT_FOR = {
 
 
 _ADDRESS = re.compile(r"\S*:\d+")
+_DEFAULT_ADDRESSES = {"console": "127.0.0.1:8080", "registry": "127.0.0.1:8081"}
 
 
 class UsageError(Exception):
@@ -76,6 +79,8 @@ class Options:
         self.supervisor_fd: int | None = None
         self.console: tuple[str, int] | None = None
         """Where the console listens."""
+        self.registry: tuple[str, int] | None = None
+        """Where the schema registry listens."""
 
 
 def parse_arguments(words: Sequence[str]) -> Options:
@@ -87,10 +92,10 @@ def parse_arguments(words: Sequence[str]) -> Options:
         option = "set" if name in _SHORT_FOR else _OPTIONS.get(name)
         if option is None:
             raise UsageError(f"unknown option {word}" if word.startswith("-") else f"unexpected argument {word!r}")
-        if option == "console":
+        if option in ("console", "registry"):
             if not equals and rest and _ADDRESS.fullmatch(rest[0]):
                 value = rest.pop(0)
-            options.console = _console_address(value)
+            setattr(options, option, _address_beside(option, value))
             continue
         if not equals:
             if not rest:
@@ -114,16 +119,16 @@ def parse_arguments(words: Sequence[str]) -> Options:
     return options
 
 
-def _console_address(text: str) -> tuple[str, int]:
-    """Only of this machine: a console for others needs a login, which `ottla console` has options for."""
-    from ottla.cli.console.settings import DEFAULT_LISTEN, is_loopback
+def _address_beside(command: str, text: str) -> tuple[str, int]:
+    """Only of this machine: a server for others needs logins, for which the command of its own has options."""
+    from ottla.cli.console.settings import is_loopback
 
-    host, _, port = (text or DEFAULT_LISTEN).rpartition(":")
+    host, _, port = (text or _DEFAULT_ADDRESSES[command]).rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not port.isdecimal() or int(port) > 65535:
-        raise UsageError(f"--console {text!r} is not host:port")
+        raise UsageError(f"--{command} {text!r} is not host:port")
     if not is_loopback(host):
-        raise UsageError(f"--console {text}: for other machines run `ottla console --listen {text}` with a login")
+        raise UsageError(f"--{command} {text}: for other machines run `ottla {command} --listen {text}` with a login")
     return host, int(port)
 
 
@@ -254,7 +259,7 @@ def _run(settings: BrokerSettings, options: Options, log_output: LogOutput) -> i
     gc.set_threshold(*GC_THRESHOLDS)
     gc.enable()  # `ottla.cli.main` disabled it during imports
 
-    consoles: list[ConsoleProcess] = []
+    companions: list[Companion] = []
 
     def on_ready(broker: Broker) -> None:
         gc.freeze()
@@ -272,8 +277,7 @@ def _run(settings: BrokerSettings, options: Options, log_output: LogOutput) -> i
         )
         if broker.monitor is not None:
             logging.getLogger("ottla").info("Metrics at http://%s/metrics", broker.monitor.address)
-        if options.console is not None:
-            consoles.extend(_start_console(options.console, broker))
+        companions.extend(_start_beside(options, broker))
         if options.supervisor_fd is not None:
             _report_to_supervisor(options.supervisor_fd, broker)
 
@@ -284,8 +288,8 @@ def _run(settings: BrokerSettings, options: Options, log_output: LogOutput) -> i
     except StartupError as error:
         failure = str(error)
     finally:
-        for console in consoles:
-            console.close()
+        for companion in companions:
+            companion.close()
     if failure is None:
         return 0
     if settings.optional_str("ottla.log.file"):
@@ -293,22 +297,35 @@ def _run(settings: BrokerSettings, options: Options, log_output: LogOutput) -> i
     return _fail(EXIT_FAILED, failure)
 
 
-def _start_console(address: tuple[str, int], broker: Broker) -> list[ConsoleProcess]:
-    """The console; none if it could not log in."""
-    import logging
-
-    from ottla.cli.console.process import ConsoleProcess
-    from ottla.cli.console.settings import ConsoleSettings
-
+def _start_beside(options: Options, broker: Broker) -> list[Companion]:
+    """The console and the registry that are asked for; none of them if they could not log in."""
+    if options.console is None and options.registry is None:
+        return []
     open_to_all = [each for each in broker.endpoints if each.security_protocol == "PLAINTEXT"]
     if not open_to_all:
-        logging.getLogger("ottla").warning(
-            "No console: it has no login for the listeners of this broker. Run `ottla console --command-config FILE` beside it"
-        )
+        import logging
+
+        for command in ("console", "registry"):
+            if getattr(options, command) is not None:
+                logging.getLogger("ottla").warning(
+                    "No %s: it has no login for the listeners of this broker. Run `ottla %s --command-config FILE` beside it",
+                    command,
+                    command,
+                )
         return []
-    host, port = address
     servers = ",".join(f"{each.host}:{each.port}" for each in open_to_all)
-    return [ConsoleProcess(ConsoleSettings(servers, host=host, port=port))]
+    companions = []
+    if options.console is not None:
+        from ottla.cli.console.process import console_beside
+        from ottla.cli.console.settings import ConsoleSettings
+
+        host, port = options.console
+        companions.append(console_beside(ConsoleSettings(servers, host=host, port=port)))
+    if options.registry is not None:
+        from ottla.cli.companion import registry_beside
+
+        companions.append(registry_beside(servers, *options.registry))
+    return companions
 
 
 def _warn_interpreted() -> None:

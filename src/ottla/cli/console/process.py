@@ -6,13 +6,11 @@ Its settings go through a file or socket, whose number is its argument: they hol
 from __future__ import annotations
 
 import os
-import socket
-import subprocess
 import sys
 import tempfile
-import threading
 from typing import NoReturn
 
+from ottla.cli.companion import Companion
 from ottla.cli.console.settings import ConsoleSettings
 
 _MODULE = "ottla.console"
@@ -31,24 +29,6 @@ def become(settings: ConsoleSettings) -> NoReturn:
         os.execv(sys.executable, command(file.fileno()))
 
 
-class ConsoleProcess:
+def console_beside(settings: ConsoleSettings) -> Companion:
     """A console that ends with this process, however that ends."""
-
-    def __init__(self, settings: ConsoleSettings) -> None:
-        ours, theirs = socket.socketpair()
-        try:
-            self._process = subprocess.Popen(
-                command(theirs.fileno(), "--with-owner"), stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
-            )
-        finally:
-            theirs.close()
-        self._channel = ours
-        threading.Thread(target=ours.sendall, args=(settings.to_json().encode() + b"\n",), daemon=True).start()
-
-    def close(self, timeout_s: float = 5.0) -> None:
-        self._channel.close()
-        try:
-            self._process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+    return Companion(lambda descriptor: command(descriptor, "--with-owner")[1:], settings.to_json().encode() + b"\n")
