@@ -18,7 +18,8 @@ The modules, in the order of a run:
 - `declare`, `definitions`, `values`: the functions above and what they build; `loading` runs the file, `graph` orders and checks
   the flows, `project` reads the settings, `failure` is the error that names the user's line;
 - `preflight` looks at the settings, `topics` asks the cluster for the topics, `java` and `session` start Spark;
-- `frames` turns definitions into DataFrames, with `reading` (a source), `encoding` (a sink), `avro_columns`;
+- `frames` turns definitions into DataFrames, with `reading` (a source), `encoding` (a sink), `avro_columns`,
+  `registry_columns` (values with a schema id);
 - `running` starts, watches and stops the queries; `progress`, `progress_table`, `progress_metrics` show them;
 - `published` tells the cluster about the run, for consoles and exporters;
 - `expectations` are the conditions on a flow's rows;
@@ -38,7 +39,21 @@ from ottla.pipelines.declare import expect, files, flow, jdbc, sink, source, sql
 from ottla.pipelines.definitions import Files, Flow, Sink, Source, Table
 from ottla.pipelines.failure import PipelineError
 from ottla.pipelines.interactive import run
-from ottla.pipelines.values import Avro, Bytes, Debezium, Json, String, avro, bytes, debezium, json, string
+from ottla.pipelines.values import (
+    Avro,
+    Bytes,
+    Debezium,
+    Framed,
+    Json,
+    String,
+    avro,
+    bytes,
+    debezium,
+    json,
+    json_schema,
+    protobuf,
+    string,
+)
 
 __all__ = [
     "Avro",
@@ -46,6 +61,7 @@ __all__ = [
     "Debezium",
     "Files",
     "Flow",
+    "Framed",
     "Json",
     "PipelineError",
     "Sink",
@@ -60,6 +76,8 @@ __all__ = [
     "flow",
     "jdbc",
     "json",
+    "json_schema",
+    "protobuf",
     "run",
     "sink",
     "source",

@@ -10,6 +10,7 @@ import json
 from typing import Any
 
 from ottla.pipelines.failure import PipelineError, Place
+from ottla.schemas.model import ParsedSchema
 
 _PLAIN = {
     "null": "void",
@@ -31,6 +32,9 @@ _LOGICAL = {
     "date": "date",
     "uuid": "string",
 }
+_PLAIN_NUMBERS = frozenset(
+    {"date", "timestamp-micros", "local-timestamp-micros", "time-millis", "time-micros", "uuid"},
+)
 
 
 def parse(schema: str, place: Place) -> Any:
@@ -91,6 +95,33 @@ def _type(schema: Any, names: dict[str, Any], place: Place) -> str:
     return _type(kind, names, place)
 
 
+def document_of(parsed: ParsedSchema) -> Any:
+    """The JSON of a schema of the registry, with what it refers to."""
+    from ottla.client.schema_values import avro_document
+
+    return avro_document(parsed)
+
+
+def as_record(document: Any) -> Any:
+    """The schema as a record. One of another type becomes that of the only field, `value`, whose bytes are the same."""
+    if isinstance(document, dict) and document.get("type") == "record":
+        return document
+    return {"type": "record", "name": "Value", "fields": [{"name": "value", "type": document}]}
+
+
+def with_plain_numbers(node: Any) -> Any:
+    """The schema without the logical types whose plain values Arrow takes as they are, for a third of the time."""
+    if isinstance(node, list):
+        return [with_plain_numbers(each) for each in node]
+    if not isinstance(node, dict):
+        return node
+    return {
+        key: with_plain_numbers(value) if key in ("type", "items", "values", "fields") else value
+        for key, value in node.items()
+        if not (key == "logicalType" and value in _PLAIN_NUMBERS)
+    }
+
+
 def decoder(schema: Any, returns: Any, corrupt: str) -> Any:
     """An Arrow UDF: bytes -> struct of the fields and of `corrupt`, the reason why the bytes do not decode."""
     from pyspark.sql.pandas.types import to_arrow_type
@@ -114,7 +145,7 @@ def decoder(schema: Any, returns: Any, corrupt: str) -> Any:
                 rows.append({corrupt: f"not Avro of the schema: {type(error).__name__}"})
         return pa.array(rows, type=to_arrow_type(returns, timezone="UTC"))
 
-    return _arrow_udf(decode, returns)
+    return arrow_udf(decode, returns)
 
 
 def encoder(schema: Any) -> Any:
@@ -131,10 +162,11 @@ def encoder(schema: Any) -> Any:
             encoded.append(stream.getvalue())
         return pa.array(encoded, type=pa.binary())
 
-    return _arrow_udf(encode, "binary")
+    return arrow_udf(encode, "binary")
 
 
-def _arrow_udf(function: Any, returns: Any) -> Any:
+def arrow_udf(function: Any, returns: Any) -> Any:
+    """The UDF of a function from an Arrow array to another."""
     import pyarrow as pa
     from pyspark.sql.pandas.functions import arrow_udf
 

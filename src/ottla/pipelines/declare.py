@@ -30,7 +30,7 @@ from ottla.pipelines.definitions import (
 )
 from ottla.pipelines.failure import PipelineError, Place
 from ottla.pipelines.project import duration_ms
-from ottla.pipelines.values import Avro, Bytes, Debezium, Json, String, Value, option_text
+from ottla.pipelines.values import Avro, Bytes, Debezium, Framed, Json, String, Value, option_text
 
 _HERE = __name__.rpartition(".")[0]
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -93,8 +93,8 @@ def source(
         )
     if key is not None:
         _check_value(key, place, "key")
-        if not isinstance(key, String | Bytes):
-            raise PipelineError("a key is either p.string() or p.bytes()", place)
+        if not isinstance(key, String | Bytes | Framed):
+            raise PipelineError("a key is p.string(), p.bytes() or has a schema of a registry", place)
         columns = ("key", *(column for column in columns if column != "key"))
     unknown = [column for column in columns if column not in _COLUMNS]
     if unknown:
@@ -156,6 +156,7 @@ def sink(
     *,
     key: str | None = None,
     value: Value | None = None,
+    key_format: Value | None = None,
     headers: str | None = None,
     timestamp: str | None = None,
     partition: str | None = None,
@@ -165,6 +166,7 @@ def sink(
     delete_when: str | None = None,
 ) -> Sink:
     """Write to a topic. `key` names the key column, which chooses the partition as in Kafka's Java producer.
+    `key_format=p.avro(subject=…)` and its like give the key a schema of a registry; by default it is text or bytes.
 
     The value is a JSON object of all columns by default. `p.string()` and `p.bytes()` take the column `value`, or the only column
     beside the key. `headers` (array of struct<key string, value binary>), `timestamp` and `partition` name columns that become
@@ -184,12 +186,17 @@ def sink(
     _check_value(value, place, "value")
     if isinstance(value, Debezium):
         raise PipelineError("p.debezium(…) reads change events and does not write them", place, hint="use p.json()")
+    if key_format is not None and not (isinstance(key_format, Framed) and key is not None):
+        hint = "write key=… and key_format=p.avro(subject=…), p.json_schema(…) or p.protobuf(…)"
+        raise PipelineError("key_format needs a key and a schema of a registry", place, hint=hint)
     if compression not in ("none", "gzip", "snappy", "lz4", "zstd"):
         raise PipelineError(f"compression {compression!r} is unknown", place, hint="use none, gzip, snappy, lz4 or zstd")
     if partitions is not None and (isinstance(partitions, bool) or not isinstance(partitions, int) or partitions < 1):
         raise PipelineError(f"partitions={partitions!r} is not a number of partitions", place)
     settings = _options(config, place, "config")
-    return Sink(topic, value, key, headers, timestamp, partition, compression, partitions, settings, place, delete_when)
+    return Sink(
+        topic, value, key, headers, timestamp, partition, compression, partitions, settings, place, delete_when, key_format
+    )
 
 
 def table(
@@ -386,8 +393,8 @@ def _check_topic(topic: object, place: Place) -> None:
 
 
 def _check_value(value: object, place: Place, what: str) -> None:
-    if not isinstance(value, Json | Avro | String | Bytes | Debezium):
-        hint = "use p.json(…), p.avro(…), p.debezium(…), p.string() or p.bytes()"
+    if not isinstance(value, Json | Avro | Framed | String | Bytes | Debezium):
+        hint = "use p.json(…), p.avro(…), p.json_schema(…), p.protobuf(…), p.debezium(…), p.string() or p.bytes()"
         raise PipelineError(f"{what}={value!r} is not a format", place, hint=hint)
 
 

@@ -69,6 +69,7 @@ class Sink:
     place: Place = field(compare=False)
     delete_when: str | None = None
     """A column or condition: such a row becomes a tombstone."""
+    key_format: Value | None = None
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from ottla.pipelines import avro_columns as avro
 from ottla.pipelines import deletes
+from ottla.pipelines import registry_columns as registry
 from ottla.pipelines.definitions import Sink
 from ottla.pipelines.failure import PipelineError
-from ottla.pipelines.values import Avro, Json
+from ottla.pipelines.values import Avro, Framed, Json
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -64,6 +65,10 @@ def _key(frame: DataFrame, sink: Sink) -> Column:
         return F.lit(None).cast("binary").alias("key")
     kind = frame.schema[sink.key].dataType.simpleString()
     column = F.col(f"`{sink.key}`")
+    if isinstance(sink.key_format, Framed):
+        fields = frame.schema[sink.key].dataType.fieldNames() if kind.startswith("struct") else []  # type: ignore[attr-defined]
+        named = {name: column[name] for name in fields} or {"value": column}
+        return registry.encoded(named, sink.key_format, sink, "key").alias("key")
     if kind.startswith(("struct", "array", "map")):
         column = F.to_json(column)
     return (column if kind == "binary" else column.cast("string").cast("binary")).alias("key")
@@ -82,6 +87,8 @@ def _value(frame: DataFrame, sink: Sink, fields: list[str], flow: str) -> Column
             raise PipelineError(f"flow {flow!r} has no column {absent[0]!r}, which the Avro schema has", sink.place)
         encoded: Column = avro.encoder(schema)(F.struct(*(F.col(f"`{name}`") for name in wanted)))
         return encoded
+    if isinstance(sink.value, Framed):
+        return registry.encoded({name: F.col(f"`{name}`") for name in fields}, sink.value, sink, f"flow {flow!r}")
     rest = [name for name in fields if name != sink.key]
     if "value" in fields:
         name = "value"

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.pipelines import avro_columns as avro
 from ottla.pipelines import change_events
+from ottla.pipelines import registry_columns as registry
 from ottla.pipelines.definitions import Files, Source
 from ottla.pipelines.failure import PipelineError, Place
 from ottla.pipelines.spark_errors import first_line
 from ottla.pipelines.tables.databases import jdbc_options
-from ottla.pipelines.values import Avro, Debezium, Json, String
+from ottla.pipelines.values import Avro, Debezium, Framed, Json, String
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -26,6 +27,7 @@ RAW = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampTy
 RECORD = "_ottla_record"
 """The column of `traced_rows` that holds the whole record."""
 _VALUE = "_ottla_value"
+_KEY = "_ottla_key"
 _CORRUPT = "_ottla_corrupt"
 
 
@@ -121,6 +123,9 @@ def parsed(raw: DataFrame, source: Source) -> DataFrame:
     elif isinstance(source.value, Debezium):
         row = struct(source.value.schema, source.place)
         found, reason = change_events.read(raw, row, source.value.columns, dict(source.value.options), _VALUE, _CORRUPT)
+    elif isinstance(source.value, Framed):
+        found = raw.withColumn(_VALUE, registry.decoded(value, source.value, source.place, _CORRUPT)[0])
+        reason = F.when(value.isNull(), no_reason).otherwise(F.col(f"{_VALUE}.{_CORRUPT}"))
     elif isinstance(source.value, String):
         found = raw.withColumn(_VALUE, F.struct(text.alias("value")))
         reason = F.when(value.isNotNull() & ~F.is_valid_utf8(text), "the value is no UTF-8").otherwise(no_reason)
@@ -130,6 +135,17 @@ def parsed(raw: DataFrame, source: Source) -> DataFrame:
     if isinstance(source.key, String):
         key_is_bad = F.col("key").isNotNull() & ~F.is_valid_utf8(F.col("key").cast("string"))
         reason = F.when(key_is_bad, "the key is no UTF-8").otherwise(reason)
+    elif isinstance(source.key, Framed):
+        decoded, kind = registry.decoded(F.col("key"), source.key, source.place, _CORRUPT)
+        found = found.withColumn(_KEY, decoded)
+        names = [name for name in kind.fieldNames() if name != _CORRUPT]
+        # A key that is no record is a plain column.
+        fields = [F.col(f"{_KEY}.`{name}`").alias(name) for name in names]
+        key = fields[0] if names == ["value"] else F.when(F.col("key").isNotNull(), F.struct(*fields))
+        key_reason = F.col(f"{_KEY}.{_CORRUPT}")
+        reason = F.when(key_reason.isNotNull(), F.concat(F.lit("key: "), key_reason)).otherwise(reason)
+        found = found.withColumn(REASON, reason)
+        return found.withColumn(_KEY, key)
     return found.withColumn(REASON, reason)
 
 
@@ -145,7 +161,11 @@ def columns(parsed: DataFrame, source: Source, *more: Column) -> DataFrame:
     wanted = [F.col(f"{_VALUE}.`{name}`").alias(name) for name in fields]
     for name in source.columns:
         column = F.col(name)
-        wanted.append(column.cast("string").alias(name) if name == "key" and isinstance(source.key, String) else column)
+        if name == "key" and isinstance(source.key, String):
+            column = column.cast("string").alias(name)
+        elif name == "key" and isinstance(source.key, Framed):
+            column = F.col(_KEY).alias(name)
+        wanted.append(column)
     return parsed.select(*wanted, *more)
 
 

@@ -19,7 +19,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ottla.pipelines import encoding, reading, spark_errors
+from ottla.pipelines import encoding, reading, registry_columns, spark_errors
 from ottla.pipelines.checkpoint import BatchOffsets, Checkpoint
 from ottla.pipelines.dead_letters import EXPECTATION, Refusals
 from ottla.pipelines.definitions import Files, Flow, Sink, Source
@@ -28,7 +28,7 @@ from ottla.pipelines.frames import Frames
 from ottla.pipelines.graph import Plan, plan, reads, sink_of_view
 from ottla.pipelines.project import Project
 from ottla.pipelines.spark_jvm import check_streaming
-from ottla.pipelines.values import Avro
+from ottla.pipelines.values import Avro, Framed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -329,7 +329,9 @@ def _raw(row: Any, source: Source) -> dict[str, Any]:
         fields = dict(row)
         found.update({name: fields.pop(name) for name in source.columns if name in found and name in fields})
         found["value"] = (
-            fields["value"] if not isinstance(source.value, Avro) and list(fields) == ["value"] else _encoded(fields, source)
+            fields["value"]
+            if not isinstance(source.value, Avro | Framed) and list(fields) == ["value"]
+            else _encoded(fields, source)
         )
     return {**found, "key": _bytes(found["key"]), "value": _bytes(found["value"])}
 
@@ -343,6 +345,8 @@ def _encoded(fields: dict[str, Any], source: Source) -> bytes:
         stream = io.BytesIO()
         fastavro.schemaless_writer(stream, fastavro.parse_schema(json.loads(source.value.schema)), fields)
         return stream.getvalue()
+    if isinstance(source.value, Framed):
+        return registry_columns.encode_row(source.value, fields, source.place)
     return _json(fields).encode()
 
 

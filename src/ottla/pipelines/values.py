@@ -1,8 +1,10 @@
-"""The formats of keys and values: `json`, `avro`, `string`, `bytes`, `debezium`. Users write `p.json(...)` and `p.bytes()`."""
+"""The formats of keys and values: `json`, `avro`, `json_schema`, `protobuf`, `string`, `bytes`, `debezium`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.pipelines.failure import PipelineError
@@ -26,6 +28,22 @@ class Avro:
 
 
 @dataclass(frozen=True)
+class Framed:
+    """Values that name their schema by its id in a schema registry.
+
+    A source reads each by its own schema and gives the columns of the reader's: `schema`, or a version of the subject. A sink
+    registers `schema`, or takes that version.
+    """
+
+    schema_type: str
+    subject: str
+    version: int | str = "latest"
+    schema: str | None = None
+    registry: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """Settings with the names of Confluent's clients."""
+
+
+@dataclass(frozen=True)
 class String:
     """UTF-8 text, in a column `value`."""
 
@@ -45,7 +63,10 @@ class Debezium:
     options: tuple[tuple[str, str], ...] = ()
 
 
-Value = Json | Avro | String | Bytes | Debezium
+Value = Json | Avro | Framed | String | Bytes | Debezium
+
+REGISTRY_URL = "OTTLA_REGISTRY_URL"
+"""The variable with the address of the registry."""
 
 
 def json(schema: Any = None, **options: object) -> Json:
@@ -65,11 +86,62 @@ def debezium(schema: Any, *, columns: tuple[str, ...] | list[str] = (), **option
     return Debezium(schema, tuple(columns), tuple(sorted((name, option_text(value)) for name, value in options.items())))
 
 
-def avro(schema: str) -> Avro:
-    """Binary Avro. `schema` is the Avro schema as JSON text."""
+def avro(
+    schema: str | None = None,
+    *,
+    subject: str | None = None,
+    version: int | str = "latest",
+    registry: str | Mapping[str, object] | None = None,
+) -> Avro | Framed:
+    """Binary Avro. `schema` is the Avro schema as JSON text.
+
+    With `subject` the values have the framing of a schema registry, and the schema may be left out: it is the `version` of the
+    subject. `registry` is its address, or settings such as `{"url": …, "basic.auth.user.info": …}`; by default the variable
+    OTTLA_REGISTRY_URL.
+    """
+    if subject is not None:
+        return _framed("AVRO", subject, version, schema, registry)
     if not isinstance(schema, str):
-        raise PipelineError("p.avro needs an Avro schema as text", hint="convert a dict with json.dumps")
+        raise PipelineError("p.avro needs an Avro schema as text, or a subject", hint="convert a dict with json.dumps")
     return Avro(schema)
+
+
+def json_schema(
+    subject: str,
+    *,
+    version: int | str = "latest",
+    schema: str | None = None,
+    registry: str | Mapping[str, object] | None = None,
+) -> Framed:
+    """JSON objects with the framing of a schema registry. The arguments are those of `p.avro`."""
+    return _framed("JSON", subject, version, schema, registry)
+
+
+def protobuf(
+    subject: str,
+    *,
+    version: int | str = "latest",
+    schema: str | None = None,
+    registry: str | Mapping[str, object] | None = None,
+) -> Framed:
+    """Protobuf messages with the framing of a schema registry. The arguments are those of `p.avro`."""
+    return _framed("PROTOBUF", subject, version, schema, registry)
+
+
+def _framed(
+    schema_type: str, subject: str, version: int | str, schema: str | None, registry: str | Mapping[str, object] | None
+) -> Framed:
+    if not isinstance(subject, str) or not subject:
+        raise PipelineError(f"subject={subject!r} is no name of a subject", hint="most subjects are TOPIC-value or TOPIC-key")
+    if schema is not None and not isinstance(schema, str):
+        raise PipelineError("a schema is text", hint="convert a dict with json.dumps")
+    if version != "latest" and (isinstance(version, bool) or not isinstance(version, int) or version < 1):
+        raise PipelineError(f'version={version!r} is neither "latest" nor a number from 1')
+    if registry is None:
+        registry = os.environ.get(REGISTRY_URL, "http://127.0.0.1:8081")
+    given = {"url": registry} if isinstance(registry, str) else registry
+    settings = tuple(sorted((str(name), option_text(value)) for name, value in given.items()))
+    return Framed(schema_type, subject, version, schema, settings)
 
 
 def string() -> String:

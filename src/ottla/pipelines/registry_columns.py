@@ -1,0 +1,290 @@
+"""Columns of values that name their schema by its id in a schema registry, decoded and encoded in Arrow batches.
+
+Each value is read by the schema of its own id and resolved to the reader's, so that versions may mix in a topic. A worker asks
+the registry once for each id. What cannot be read becomes a row with the reason; a registry that does not answer fails the task,
+which Spark tries again.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ottla.client.schema_registry import Registered, RegistryFailed, RegistryOptions, SchemaRegistry
+from ottla.pipelines import avro_columns
+from ottla.pipelines.definitions import Sink
+from ottla.pipelines.failure import PipelineError, Place
+from ottla.pipelines.values import Framed
+from ottla.schemas.framing import NotFramed, read_id, write_id
+from ottla.schemas.model import AVRO, JSON, PROTOBUF, InvalidSchema, ParsedSchema
+from ottla.schemas.work import SchemaText
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+    from pyspark.sql.types import StructType
+
+Decode: TypeAlias = "Callable[[list[bytes]], Iterator[dict[str, Any] | str]]"
+"""Reads values of one id: each becomes the fields of a row, or the reason why it does not decode."""
+
+
+@lru_cache(maxsize=16)
+def connected(options: RegistryOptions) -> SchemaRegistry:
+    """The client of this process for a registry. What it learned stays for later tasks of the worker."""
+    return SchemaRegistry(options)
+
+
+def options_of(value: Framed, place: Place) -> RegistryOptions:
+    try:
+        options = RegistryOptions.of(dict(value.registry))
+        SchemaRegistry(options)
+    except ValueError as error:
+        raise PipelineError(str(error), place, hint='write registry="http://host:8081"') from None
+    return options
+
+
+def reader_schema(value: Framed, place: Place) -> SchemaText:
+    """The schema that a source reads with: the one given, or the version of the subject."""
+    options = options_of(value, place)
+    if value.schema is not None:
+        return SchemaText(value.schema_type, value.schema)
+    registered = _version(value, options, place)
+    try:
+        references = tuple(connected(options).resolved(registered.references))
+    except RegistryFailed as error:
+        raise PipelineError(str(error), place) from None
+    return SchemaText(registered.schema_type, registered.text, references, lenient=True)
+
+
+def _version(value: Framed, options: RegistryOptions, place: Place) -> Registered:
+    try:
+        found = connected(options).version(value.subject, value.version)
+    except RegistryFailed as error:
+        hint = "give schema=…, or register one: ottla schema register" if error.code in (40401, 40402) else None
+        raise PipelineError(str(error), place, hint=hint) from None
+    if found.schema_type != value.schema_type:
+        raise PipelineError(f"subject {value.subject!r} has {found.schema_type} schemas, not {value.schema_type}", place)
+    return found
+
+
+def written_schema(value: Framed, place: Place) -> tuple[int, SchemaText]:
+    """The id and the schema that a sink writes with. A schema that is given is registered."""
+    options = options_of(value, place)
+    if value.schema is None:
+        found = _version(value, options, place)
+        references = tuple(connected(options).resolved(found.references))
+        return found.schema_id, SchemaText(found.schema_type, found.text, references, lenient=True)
+    try:
+        schema_id = connected(options).register(value.subject, value.schema_type, value.schema)
+    except RegistryFailed as error:
+        raise PipelineError(str(error), place) from None
+    return schema_id, SchemaText(value.schema_type, value.schema)
+
+
+def parse(schema: SchemaText, place: Place) -> ParsedSchema:
+    try:
+        return schema.parse()
+    except InvalidSchema as error:
+        raise PipelineError(f"the {schema.schema_type} schema does not parse: {error}", place) from None
+    except ImportError as error:
+        hint = "install it, on the executors too: pip install 'ottla[registry]'"
+        raise PipelineError(f"{error.name} is not installed, which {schema.schema_type} needs", place, hint=hint) from None
+
+
+def ddl(parsed: ParsedSchema, place: Place) -> str:
+    """The columns of a schema, as Spark's DDL. A schema that is no record has one column `value`."""
+    if parsed.schema_type == AVRO:
+        document = avro_columns.as_record(avro_columns.document_of(parsed))
+        return ", ".join(f"`{name}` {kind}" for name, kind in avro_columns.ddl_fields(document, place))
+    if parsed.schema_type == PROTOBUF:
+        from ottla.pipelines import protobuf_columns
+
+        return protobuf_columns.ddl_of(parsed, place)
+    from ottla.pipelines import json_schema_columns
+
+    return json_schema_columns.ddl_of(parsed, place)
+
+
+def decoded(column: Column, value: Framed, place: Place, corrupt: str) -> tuple[Column, StructType]:
+    """The struct of a column of framed values, with `corrupt`, the reason why one does not decode; and the struct's type."""
+    from pyspark.sql import functions as F
+
+    from ottla.pipelines.reading import struct
+
+    reader = reader_schema(value, place)
+    fields = struct(ddl(parse(reader, place), place), place)
+    returns = struct(fields, place).add(corrupt, "string")
+    if reader.schema_type == JSON:
+        # The JVM reads JSON, whose schema only tells the columns.
+        text = F.substring(column, 6, 2**31 - 6).cast("string")
+        options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": corrupt}
+        found = F.from_json(text, returns, options)
+        framed = (F.length(column) >= 5) & (F.substring(column, 1, 1) == F.unhex(F.lit("00")))
+        why = (
+            F.when(~framed, "no value of a schema registry: it does not begin with byte 0 and an id")
+            .when(~F.is_valid_utf8(text), "the value is no UTF-8")
+            .when(F.try_parse_json(text).isNull(), "the value is no JSON")
+            .when(found[corrupt].isNotNull() | found.isNull(), "the value does not fit the schema")
+        )
+        columns = [found[name].alias(name) for name in fields.fieldNames()]
+        return F.when(column.isNotNull(), F.struct(*columns, why.alias(corrupt))), returns
+    return decoder(options_of(value, place), reader, returns, corrupt)(column), returns
+
+
+def decoder(options: RegistryOptions, reader: SchemaText, returns: StructType, corrupt: str) -> Callable[[Any], Column]:
+    """An Arrow UDF: bytes -> struct of the reader's fields and of `corrupt`, the reason why the bytes do not decode."""
+    from pyspark.sql.pandas.types import to_arrow_type
+
+    def decode(values: Any) -> Any:
+        return decode_batch(values, options, reader, to_arrow_type(returns, timezone="UTC"), corrupt)
+
+    made: Callable[[Any], Column] = avro_columns.arrow_udf(decode, returns)
+    return made
+
+
+def decode_batch(values: Any, options: RegistryOptions, reader: SchemaText, target: Any, corrupt: str) -> Any:
+    """The struct array of a batch of values."""
+    import pyarrow as pa
+
+    registry = connected(options)
+    rows: list[dict[str, Any] | None] = [None] * len(values)
+    positions: dict[int, list[int]] = {}
+    data: list[bytes | None] = values.to_pylist()
+    for position, value in enumerate(data):
+        if value is not None:
+            try:
+                positions.setdefault(read_id(value).schema_id, []).append(position)
+            except NotFramed as error:
+                rows[position] = {corrupt: f"no value of a schema registry: {error}"}
+    for schema_id, where in positions.items():
+        decode = _decoder(registry, schema_id, reader)
+        # None of them is null: their ids were read.
+        for position, row in zip(where, decode([data[each] or b"" for each in where]), strict=True):
+            rows[position] = {corrupt: row} if isinstance(row, str) else row
+    return pa.array(rows, type=target)
+
+
+@lru_cache(maxsize=1000)
+def _made(registry: SchemaRegistry, schema_id: int, reader: SchemaText) -> Decode:
+    writer = registry.parsed(schema_id)
+    if writer.schema_type != reader.schema_type:
+        return _refusing(f"schema {schema_id} is {writer.schema_type}, not {reader.schema_type}")
+    try:
+        if writer.schema_type == AVRO:
+            return _avro(writer, reader.parse())
+        from ottla.pipelines import protobuf_columns
+
+        return protobuf_columns.decoder(writer, reader.parse())
+    except InvalidSchema as error:
+        return _refusing(f"schema {schema_id} does not parse: {error}")
+
+
+def _decoder(registry: SchemaRegistry, schema_id: int, reader: SchemaText) -> Decode:
+    try:
+        return _made(registry, schema_id, reader)
+    except RegistryFailed as error:
+        if error.code == 40403:
+            return _refusing(f"the registry has no schema {schema_id}")
+        raise
+
+
+def _refusing(reason: str) -> Decode:
+    return lambda values: iter([reason] * len(values))
+
+
+def _avro(writer: ParsedSchema, reader: ParsedSchema) -> Decode:
+    import fastavro
+
+    written, wanted = (
+        fastavro.parse_schema(
+            avro_columns.with_plain_numbers(avro_columns.as_record(avro_columns.document_of(each))), _ignore_default_error=True
+        )
+        for each in (writer, reader)
+    )
+    resolved = None if written == wanted else wanted
+    read: Any = fastavro.schemaless_reader
+
+    def decode(values: list[bytes]) -> Iterator[dict[str, Any] | str]:
+        # One stream for all: a stream for each value costs as much as reading it.
+        stream = io.BytesIO(b"".join(values))
+        tell, seek = stream.tell, stream.seek
+        end = 0
+        for value in values:
+            seek(end + 5)
+            end += len(value)
+            try:
+                row = read(stream, written, resolved)
+            except Exception as error:
+                yield f"not Avro of its schema: {type(error).__name__}"
+                continue
+            over = tell() - end
+            if over:
+                yield f"not Avro of its schema: {'the value ends too early' if over > 0 else f'{-over} bytes after it'}"
+            else:
+                yield row
+
+    return decode
+
+
+def encoded(columns: Mapping[str, Column], value: Framed, sink: Sink, what: str) -> Column:
+    """The column of framed bytes of these columns."""
+    from pyspark.sql import functions as F
+
+    schema_id, schema = written_schema(value, sink.place)
+    if schema.schema_type == JSON:
+        # Everything is written, as JSON allows; the JVM does it.
+        head = F.unhex(F.lit(write_id(schema_id).hex()))
+        names = list(columns)
+        whole = F.to_json(F.struct(*(columns[name].alias(name) for name in names)))
+        return F.concat(head, whole.cast("binary"))
+    from ottla.pipelines.reading import struct
+
+    wanted = struct(ddl(parse(schema, sink.place), sink.place), sink.place).fieldNames()
+    absent = [name for name in wanted if name not in columns]
+    if absent:
+        raise PipelineError(f"{what} has no column {absent[0]!r}, which the schema of {value.subject!r} has", sink.place)
+    return encoder(schema_id, schema)(F.struct(*(columns[name].alias(name) for name in wanted)))
+
+
+def encoder(schema_id: int, schema: SchemaText) -> Callable[[Any], Column]:
+    """An Arrow UDF: struct -> framed bytes."""
+
+    def encode(rows: Any) -> Any:
+        import pyarrow as pa
+
+        encode_row = _encoder(schema_id, schema)
+        return pa.array([None if row is None else encode_row(row) for row in rows.to_pylist()], type=pa.binary())
+
+    made: Callable[[Any], Column] = avro_columns.arrow_udf(encode, "binary")
+    return made
+
+
+def encode_row(value: Framed, row: Mapping[str, Any], place: Place) -> bytes:
+    """The bytes of one row."""
+    return _encoder(*written_schema(value, place))(dict(row))
+
+
+@lru_cache(maxsize=100)
+def _encoder(schema_id: int, schema: SchemaText) -> Callable[[dict[str, Any]], bytes]:
+    prefix = write_id(schema_id)
+    parsed = schema.parse()
+    if schema.schema_type == PROTOBUF:
+        from ottla.pipelines import protobuf_columns
+
+        return protobuf_columns.encoder(parsed, prefix)
+    if schema.schema_type != AVRO:
+        import json
+
+        return lambda row: prefix + json.dumps(row, default=str, ensure_ascii=False).encode()
+    import fastavro
+
+    document = fastavro.parse_schema(avro_columns.as_record(avro_columns.document_of(parsed)), _ignore_default_error=True)
+
+    def encode(row: dict[str, Any]) -> bytes:
+        stream = io.BytesIO()
+        stream.write(prefix)
+        fastavro.schemaless_writer(stream, document, row)
+        return stream.getvalue()
+
+    return encode

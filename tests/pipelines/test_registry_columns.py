@@ -1,0 +1,223 @@
+"""Values and keys with schemas of a registry: evolution, bad records, sinks, in Spark and in Arrow batches."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import ottla.testing
+from ottla import pipelines as p
+from ottla.client.schema_registry import RegistryOptions, SchemaRegistry
+from ottla.client.schema_values import SchemaValues
+from ottla.pipelines import registry_columns
+from ottla.pipelines.failure import PipelineError, Place
+from ottla.schemas.framing import write_id
+from ottla.schemas.model import AVRO, JSON, PROTOBUF
+from ottla.testing import Registry
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+HERE = Place(__file__, 1)
+FIRST = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}, {"name": "to", "type": "string"}]}
+SECOND = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "to", "type": ["null", "string"], "default": None},
+        {"name": "amount", "type": "double", "default": 1},
+        {"name": "at", "type": ["null", {"type": "long", "logicalType": "timestamp-micros"}], "default": None},
+        {"name": "day", "type": ["null", {"type": "int", "logicalType": "date"}], "default": None},
+    ],
+}
+PROTO = 'syntax = "proto3"; message Order { int64 id = 1; string to = 2; %s }'
+
+
+class World:
+    """A registry and subjects of one test."""
+
+    def __init__(self, url: str, prefix: str) -> None:
+        self.url, self.prefix = url, prefix
+        self.client = SchemaRegistry(RegistryOptions(url))
+        self.values = SchemaValues(self.client)
+
+    def register(self, subject: str, schema_type: str, schema: Any) -> str:
+        name = f"{self.prefix}.{subject}"
+        self.client.register(name, schema_type, schema if isinstance(schema, str) else json.dumps(schema))
+        return name
+
+    def encode(self, subject: str, document: Any, version: int | str = "latest") -> bytes:
+        return self.values.encode(json.dumps(document), self.client.version(subject, version))
+
+    def decode(self, data: bytes) -> Any:
+        return json.loads(self.values.decode(data))
+
+
+@pytest.fixture
+def world(ottla_registry: Registry, spark: SparkSession, request: pytest.FixtureRequest) -> World:
+    return World(ottla_registry.url, request.node.name.replace("[", "-").rstrip("]"))
+
+
+def batch(value: p.Framed, data: list[bytes | None]) -> list[Any]:
+    """What the worker of a source makes of these values."""
+    import pyarrow as pa
+    from pyspark.sql.pandas.types import to_arrow_type
+    from pyspark.sql.types import StructType
+
+    reader = registry_columns.reader_schema(value, HERE)
+    found = StructType.fromDDL(registry_columns.ddl(registry_columns.parse(reader, HERE), HERE))
+    assert isinstance(found, StructType)
+    target = to_arrow_type(found.add("bad", "string"), timezone="UTC")
+    options = registry_columns.options_of(value, HERE)
+    rows: list[Any] = registry_columns.decode_batch(pa.array(data, pa.binary()), options, reader, target, "bad").to_pylist()
+    return rows
+
+
+def test_avro_of_several_versions_is_read_as_the_reader_s(world: World) -> None:
+    subject = world.register("orders", AVRO, FIRST)
+    world.register("orders", AVRO, SECOND)
+    value = p.avro(subject=subject, registry=world.url)
+    assert isinstance(value, p.Framed)
+    old = world.encode(subject, {"id": 1, "to": "Ana"}, 1)
+    new = world.encode(
+        subject, {"id": 2**40, "to": None, "amount": 2.5, "at": {"long": 1_767_225_600_000_000}, "day": {"int": 20454}}
+    )
+    assert batch(value, [old, None, new, old]) == [
+        {"id": 1, "to": "Ana", "amount": 1.0, "at": None, "day": None, "bad": None},
+        None,
+        {"id": 2**40, "to": None, "amount": 2.5, "at": datetime(2026, 1, 1, tzinfo=UTC), "day": date(2026, 1, 1), "bad": None},
+        {"id": 1, "to": "Ana", "amount": 1.0, "at": None, "day": None, "bad": None},
+    ]
+    pinned = p.avro(subject=subject, version=1, registry=world.url)
+    assert isinstance(pinned, p.Framed)
+    assert "not Avro of its schema" in batch(pinned, [new])[0]["bad"], "a reader may be too old"
+
+
+def test_bad_values_have_reasons_and_spoil_no_others(world: World) -> None:
+    subject = world.register("orders", AVRO, FIRST)
+    other = world.register("other", JSON, "{}")
+    good = world.encode(subject, {"id": 1, "to": "Ana"})
+    value = p.avro(subject=subject, registry=world.url)
+    assert isinstance(value, p.Framed)
+    data = [b"", b"{no id}", good[:-1], good + b"x", good, write_id(10_000_000) + b"x", world.encode(other, {}), good]
+    found = batch(value, list(data))
+    reasons = [row["bad"] for row in found]
+    assert [each is None for each in reasons] == [False, False, False, False, True, False, False, True]
+    assert "too few for a schema id" in reasons[0]
+    assert "first byte is 123" in reasons[1]
+    assert reasons[2] == "not Avro of its schema: the value ends too early"
+    assert reasons[3] == "not Avro of its schema: 1 bytes after it"
+    assert reasons[5] == "the registry has no schema 10000000"
+    assert "is JSON, not AVRO" in reasons[6]
+    assert found[4]["to"] == found[7]["to"] == "Ana"
+
+
+def test_protobuf_of_several_versions_nested_and_of_other_messages(world: World) -> None:
+    subject = world.register("orders", PROTOBUF, PROTO % "")
+    more = "repeated string tags = 3; map<string, int32> counts = 4; Kind kind = 5; uint64 big = 6; "
+    more += "optional int32 maybe = 7; Inner inner = 8;"
+    rest = "enum Kind { A = 0; B = 1; } message Inner { double x = 1; } message Other { int32 a = 1; }"
+    both = (PROTO % more).replace("message Order", 'import "google/protobuf/timestamp.proto"; message Order') + rest
+    world.register("orders", PROTOBUF, both.replace("Inner inner = 8;", "Inner inner = 8; google.protobuf.Timestamp at = 9;"))
+    value = p.protobuf(subject, registry=world.url)
+    old = world.encode(subject, {"id": 1, "to": "Ana"}, 1)
+    document = {
+        "id": 2,
+        "tags": ["x"],
+        "counts": {"k": 3},
+        "kind": "B",
+        "big": 2**64 - 1,
+        "inner": {"x": 1.5},
+        "at": "2026-01-01T00:00:00Z",
+    }
+    new = world.encode(subject, document)
+    found = batch(value, [old, new, new[:5] + b"\2\4" + b"\x08\1", new[:5] + b"\0\xff"])
+    absent = {"maybe": None, "inner": None, "at": None, "bad": None}
+    assert found[0] == {"id": 1, "to": "Ana", "tags": [], "counts": [], "kind": "A", "big": Decimal(0)} | absent
+    assert found[1]["counts"] == [("k", 3)]
+    assert (found[1]["kind"], found[1]["big"], found[1]["inner"]) == ("B", Decimal(2**64 - 1), {"x": 1.5})
+    assert found[1]["at"] == datetime(2026, 1, 1, tzinfo=UTC)
+    assert found[2]["bad"] == "the value is a Other, not a Order"
+    assert "not Protobuf of its schema" in found[3]["bad"]
+
+
+def test_rows_are_written_with_the_framing(world: World) -> None:
+    avro = p.avro(json.dumps(SECOND), subject=f"{world.prefix}.new", registry=world.url)
+    assert isinstance(avro, p.Framed)
+    row = {"id": 5, "to": "Ana", "amount": 2.5, "at": datetime(2026, 1, 1, tzinfo=UTC), "day": None}
+    data = registry_columns.encode_row(avro, row, HERE)
+    assert world.client.version(f"{world.prefix}.new").version == 1, "the schema is registered"
+    assert batch(avro, [data]) == [row | {"bad": None}]
+    proto = p.protobuf(world.register("proto", PROTOBUF, PROTO % "repeated string tags = 3;"), registry=world.url)
+    assert world.decode(registry_columns.encode_row(proto, {"id": 5, "to": "Ana", "tags": ["x"]}, HERE)) == {
+        "id": "5", "to": "Ana", "tags": ["x"],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({"subject": ""}, "no name of a subject"),
+        ({"subject": "s", "version": 0}, "neither"),
+        ({"subject": "s", "registry": {"urls": "x"}}, "unknown registry setting"),
+        ({"subject": "s", "registry": "localhost:8081"}, "no address"),
+        ({"subject": "never-registered"}, "40401|never-registered"),
+    ],
+)
+def test_a_wrong_definition_says_what_to_do(world: World, arguments: dict[str, Any], reason: str) -> None:
+    def read() -> None:
+        value = p.avro(**({"registry": world.url} | arguments))
+        assert isinstance(value, p.Framed)
+        registry_columns.reader_schema(value, HERE)
+
+    with pytest.raises(PipelineError, match=reason):
+        read()
+
+
+def test_a_pipeline_reads_and_writes_keys_and_values_of_every_type(
+    world: World, spark: SparkSession, ottla_spark: SparkSession
+) -> None:
+    for name, schema_type, schema in (
+        ("avro", AVRO, FIRST),
+        ("json", JSON, {"type": "object", "properties": {"id": {"type": "integer"}, "to": {"type": "string"}}}),
+        ("proto", PROTOBUF, PROTO % ""),
+        ("key", AVRO, '"long"'),
+    ):
+        world.register(name, schema_type, schema)
+    world.register("avro", AVRO, SECOND)
+    prefix = world.prefix
+    makers: dict[str, p.Framed] = {
+        "json": p.json_schema(f"{prefix}.json", registry=world.url),
+        "proto": p.protobuf(f"{prefix}.proto", registry=world.url),
+        "avro": p.avro(subject=f"{prefix}.avro", registry=world.url),  # type: ignore[dict-item]
+    }
+    key = p.avro(subject=f"{prefix}.key", registry=world.url)
+    sources = {
+        name: p.source(name, value, key=key, columns=["offset"], name=f"source_{name}", dead_letter=f"{name}.dlq")
+        for name, value in makers.items()
+    }
+
+    @p.flow(*sources.values(), to=p.sink("out", key="id", key_format=key, value=makers["json"]))
+    def merged(*frames: DataFrame) -> DataFrame:
+        found = frames[0].select("key", "id", "to")
+        for frame in frames[1:]:
+            found = found.unionByName(frame.select("key", "id", "to"))
+        return found.select("id", "to")
+
+    records = {
+        f"source_{name}": [
+            ottla.testing.Record(
+                value=world.encode(f"{prefix}.{name}", {"id": number, "to": "Ana"}, 1), key=world.encode(f"{prefix}.key", number)
+            ),
+            b"nonsense",
+        ]
+        for number, name in enumerate(makers, 1)
+    }
+    rows = ottla.testing.run_flow(merged, records)
+    assert sorted((row["id"], row["to"]) for row in rows) == [(1, "Ana"), (2, "Ana"), (3, "Ana")]
+    assert sorted(each.reason.split(":")[0] for each in rows.dead_letters) == ["no value of a schema registry"] * 3
