@@ -72,6 +72,14 @@ _FORBIDDEN_CONF = {
 
 
 @dataclass(frozen=True)
+class TimeRange:
+    """The records from the first at or after `from_ms` up to the first at or after `to_ms`, in each partition."""
+
+    from_ms: int
+    to_ms: int
+
+
+@dataclass(frozen=True)
 class Project:
     file: Path
     name: str
@@ -91,6 +99,8 @@ class Project:
     ship: bool = True
     conf: Mapping[str, str] = field(default_factory=dict)
     kafka: Mapping[str, str] = field(default_factory=dict)
+    stretch: TimeRange | None = None
+    """Of a backfill: what it reads. It ends then."""
     version: str = FIRST
     """The version of the pipeline that runs: `switch.live_project` reads it from the cluster."""
     generations: Mapping[str, str] = field(default_factory=dict)

@@ -10,6 +10,7 @@ from typing import Any
 from ottla.client.blocking import Client
 from ottla.client.offsets import commit_offsets
 from ottla.client.transactions import CommittedOffset
+from ottla.pipelines.backfill import time_text
 from ottla.pipelines.checkpoint import NOTE, check_owner, inputs_of, local_folder, note_in, offsets_of
 from ottla.pipelines.definitions import Flow
 from ottla.pipelines.failure import PipelineError
@@ -17,15 +18,20 @@ from ottla.pipelines.graph import Plan
 from ottla.pipelines.project import Project
 from ottla.pipelines.topics import connect, resolve
 
+_START = {"earliest": "the beginning of its topics", "latest": "the end of its topics"}
 
-def reset(project: Project, plan: Plan, flows: list[str], to: str | None = None) -> list[str]:
-    """Remove the checkpoints of these flows. With `to` (earliest, latest) the next run starts there. Returns the steps."""
+
+def reset(project: Project, plan: Plan, flows: list[str], to: str | int | None = None) -> list[str]:
+    """Remove the checkpoints of these flows. Returns the steps.
+
+    With `to` (earliest, latest, or a time in milliseconds) the next run starts there.
+    """
     chosen = [flow for flow in plan.queries if flow.name in flows]
     done = []
     starting: dict[str, dict[str, Any]] = {}
     if to is not None:
-        if to not in ("earliest", "latest"):
-            raise PipelineError(f"--to {to!r} is neither earliest nor latest")
+        if isinstance(to, str) and to not in ("earliest", "latest"):
+            raise PipelineError(f"--to {to!r} is neither earliest nor latest nor a time")
         with Client(connect(project)) as client:
             for flow in chosen:
                 if plan.read_back(flow):
@@ -49,7 +55,7 @@ def reset(project: Project, plan: Plan, flows: list[str], to: str | None = None)
         done.append(f"{flow.name}: {'removed checkpoint ' + location if existed else 'has no checkpoint'}")
         if to is not None:
             _set_start(project, plan, flow, folder, starting[flow.name])
-            done.append(f"{flow.name}: the next run starts at the {'beginning' if to == 'earliest' else 'end'} of its topics")
+            done.append(f"{flow.name}: the next run starts at {_START.get(str(to)) or f'the records of {time_text(int(to))}'}")
     return done
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.client.blocking import Client
 from ottla.client.options import ClientOptions
-from ottla.pipelines import alerts, dead_letters, encoding, spark_errors, switching, tables, topics
+from ottla.pipelines import alerts, dead_letters, encoding, reading, spark_errors, switching, tables, topics
 from ottla.pipelines.alerts import Alerts
 from ottla.pipelines.checkpoint import Checkpoint, PartitionOffsets, inputs_of, offsets_of
 from ottla.pipelines.dead_letters import Refusals
@@ -47,7 +47,8 @@ class PipelineRun:
     """The running queries of a pipeline: `with run: run.start() …`. The end of the block stops them."""
 
     def __init__(self, spark: SparkSession, project: Project, plan: Plan, *, once: bool = False) -> None:
-        self.spark, self.plan, self.once = spark, plan, once
+        self.spark, self.plan = spark, plan
+        self.once = once or project.stretch is not None
         self._given = project
         self.sinks: dict[str, ExactlyOnceSink] = {}
         self.queries: dict[str, StreamingQuery] = {}
@@ -139,12 +140,16 @@ class PipelineRun:
         inputs = inputs_of(self.plan, flow, sources)
         note = checkpoint.own_note(project.name, flow.name, inputs) or {}
         starting = note.get("starting") or self._resolved(sources)
-        if note and checkpoint.query_id() is None:
+        if note and checkpoint.query_id() is None and project.stretch is None:
             # Partitions that were added since the note was written are read from their start.
             with Client(self.options) as client:
                 options = {name: str(entry["option"]) for name, entry in starting.items()}
                 starting = {source.name: topics.resolve(client, source, options[source.name]) for source in sources}
         frames.starting = {name: str(entry["option"]) for name, entry in starting.items()}
+        for source in sources:
+            if "until" in starting[source.name]:
+                pace = {name: value for name, value in source.options if name.lower() in reading.PACE}
+                frames.bounds[source.name] = {**pace, "untilOffsets": json.dumps(starting[source.name]["until"])}
         result = self._results[flow.name] = checked(frames, flow)
         write_rows = self._write_rows(flow, result)
         # Nothing is written up to here: the user may still correct the inputs.
@@ -193,6 +198,9 @@ class PipelineRun:
     def _resolved(self, sources: tuple[Source, ...]) -> dict[str, Any]:
         """The starting offsets of sources without a checkpoint. They are noted, so "latest" means the same after a crash."""
         with Client(self.options) as client:
+            stretch = self.project.stretch
+            if stretch is not None:
+                return {source.name: topics.resolve_between(client, source, stretch.from_ms, stretch.to_ms) for source in sources}
             return {source.name: topics.resolve(client, source, source.starting) for source in sources}
 
     # The life of the queries

@@ -172,11 +172,16 @@ def _written(plan: Plan) -> Iterator[MissingTopic]:
             yield MissingTopic(flow.to.topic, "sink", flow.to.partitions, dict(flow.to.config), str(flow.to.place))
 
 
-def resolve(client: Client, source: Source, starting: str) -> dict[str, Any]:
-    """Where a source starts: {"option": the value of startingOffsets, "offsets": {topic: {partition: offset}}}."""
+def resolve(client: Client, source: Source, starting: str | int) -> dict[str, Any]:
+    """Where a source starts: {"option": the value of startingOffsets, "offsets": {topic: {partition: offset}}}.
+
+    `starting` is `earliest`, `latest`, offsets as JSON, or a time in milliseconds.
+    """
     try:
         places = places_of(client, source)
-        if starting in ("earliest", "latest"):
+        if isinstance(starting, int):
+            found = _offsets_at(client, places, starting)
+        elif starting in ("earliest", "latest"):
             wanted = dict.fromkeys(places, EARLIEST if starting == "earliest" else LATEST)
             found = {where: entry.offset for where, entry in list_offsets(client, wanted).items()}
         else:
@@ -197,6 +202,21 @@ def resolve(client: Client, source: Source, starting: str) -> dict[str, Any]:
     offsets = nested(found)
     # "earliest" stays correct while retention removes records, and new topics of a pattern are read from their start.
     return {"option": "earliest" if starting == "earliest" or not offsets else json.dumps(offsets), "offsets": offsets}
+
+
+def resolve_between(client: Client, source: Source, from_ms: int, to_ms: int) -> dict[str, Any]:
+    """As `resolve`, from a time, with the offsets where the source ends as "until"."""
+    start = resolve(client, source, from_ms)
+    end = resolve(client, source, to_ms)
+    return {"option": json.dumps(start["offsets"]), "offsets": start["offsets"], "until": end["offsets"]}
+
+
+def _offsets_at(client: Client, places: list[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
+    """The first records at or after a time; the ends of partitions without one."""
+    found = {where: entry.offset for where, entry in list_offsets(client, dict.fromkeys(places, time_ms)).items()}
+    beyond = [where for where, offset in found.items() if offset < 0]
+    ends = list_offsets(client, dict.fromkeys(beyond, LATEST)) if beyond else {}
+    return {**found, **{where: entry.offset for where, entry in ends.items()}}
 
 
 def places_of(client: Client, source: Source) -> list[TopicPartition]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ottla.cli.connection import Connection
     from ottla.pipelines.definitions import Flow
     from ottla.pipelines.graph import Plan
-    from ottla.pipelines.project import Project
+    from ottla.pipelines.project import Project, TimeRange
 
 app = Commands(
     help="Pipelines on Spark: init, check, test, preview, run, upgrade, rollback, status, reset, compact, deploy, forget.",
@@ -62,9 +62,7 @@ FlowNames = Annotated[list[str] | None, typer.Option("--flow", metavar="NAME", h
 Records = Annotated[
     int, typer.Option("--records", "-n", metavar="N", min=1, help="Compare over the last N records of each source.")
 ]
-FromTime = Annotated[
-    str | None, typer.Option("--from", metavar="TIME", help="Compare over the records since then: 2h, 2026-11-19T10:00.")
-]
+FromTime = Annotated[str | None, typer.Option("--from", metavar="TIME", help="The records since then: 2h, 2026-11-19T10:00.")]
 Sample = Annotated[int, typer.Option("--sample", metavar="N", min=0, help="Show at most N rows that differ.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Stop after the comparison: switch nothing.")]
 AndRun = Annotated[bool, typer.Option("--run", help="Go on as the new driver, until Ctrl-C or SIGTERM.")]
@@ -162,12 +160,25 @@ def run(
     metrics: Annotated[
         str | None, typer.Option("--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus here.")
     ] = None,
+    since: FromTime = None,
+    until: Annotated[
+        str | None,
+        typer.Option("--to", metavar="TIME", help="Process the records from --from to this time, then stop. (default: now)"),
+    ] = None,
+    flow: Annotated[
+        list[str] | None, typer.Option("--flow", metavar="NAME", help="With --from: only this flow (repeatable).")
+    ] = None,
     json_output: Json = False,
 ) -> None:
     """Run pipelines until Ctrl-C or SIGTERM, which let the running batch finish.
 
     Several pipelines share one Spark application. One that fails stops no other.
+
+    With --from TIME it is a backfill: it processes the records of a stretch of time beside the live pipeline, with checkpoints
+    and groups of its own, and ends.
     """
+    if since is None and (until is not None or flow):
+        raise Failure("--to and --flow are for a backfill", "pass --from TIME", exit_code=EXIT_USAGE)
     own = {"--settings": settings, "--storage": storage, "--name": name, "--metrics": metrics}
     given = [flag for flag, value in own.items() if value is not None]
     if len(files) > 1 and given:
@@ -190,9 +201,12 @@ def run(
     with _explained():
         from ottla.cli.pipeline.running import run_flows, spark_session
         from ottla.pipelines import loading, preflight, topics
-        from ottla.pipelines.project import shared
+        from ottla.pipelines.project import TimeRange, shared
 
         loading.refuse_shared_modules(files)
+        if since is not None:
+            stretch = TimeRange(_known_ms(since, "--from"), _known_ms(until or "0s", "--to"))
+            pipelines = [_backfill(project, plan, stretch, flow) for project, plan in pipelines]
         together = shared([project for project, _ in pipelines])
         for project, plan in pipelines:
             preflight.check_storage(project.storage)
@@ -329,14 +343,27 @@ def rollback(
 
 
 def _time_ms(text: str | None) -> int | None:
+    return None if text is None else _known_ms(text, "--from")
+
+
+def _known_ms(text: str, option: str) -> int:
     from ottla.cli.positions import parse_time_ms
 
-    if text is None:
-        return None
     found = parse_time_ms(text, int(time.time() * 1000))
     if found is None:
-        raise Failure(f"--from {text!r} is not a time", "write 2h, 2026-11-19T10:00 or @1763546400000", exit_code=EXIT_USAGE)
+        raise Failure(f"{option} {text!r} is not a time", "write 2h, 2026-11-19T10:00 or @1763546400000", exit_code=EXIT_USAGE)
     return found
+
+
+def _backfill(project: Project, plan: Plan, stretch: TimeRange, names: list[str] | None) -> tuple[Project, Plan]:
+    from ottla.pipelines import backfill
+
+    own = backfill.project_of(project, stretch)
+    chosen, left_out = backfill.plan_of(plan, [each.name for each in _chosen(plan.queries, names)] if names else [])
+    note(f"backfill from {backfill.time_text(stretch.from_ms)} to {backfill.time_text(stretch.to_ms)}: {own.name}")
+    for each in left_out:
+        note(f"flow {each.name} is left out: the live pipeline passes on what others write to its topic")
+    return own, chosen
 
 
 @app.add("preview")
@@ -445,7 +472,7 @@ def reset(
     storage: Storage = None,
     name: Name = None,
     flow: FlowNames = None,
-    to: Annotated[str | None, typer.Option("--to", metavar="earliest|latest", help="Where the next run starts.")] = None,
+    to: Annotated[str | None, typer.Option("--to", metavar="earliest|latest|TIME", help="Where the next run starts.")] = None,
     yes: Yes = False,
 ) -> None:
     """Remove the checkpoints of flows: the next run starts anew. Written records stay and may be written a second time."""
@@ -458,7 +485,8 @@ def reset(
     with _explained():
         from ottla.pipelines.reset import reset as reset_flows
 
-        for line in reset_flows(project, plan, chosen, to):
+        place = to if to in (None, "earliest", "latest") else _known_ms(to, "--to")
+        for line in reset_flows(project, plan, chosen, place):
             note(line)
 
 
