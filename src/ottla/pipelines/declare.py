@@ -14,6 +14,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ottla.pipelines.ddl import mistake_in
 from ottla.pipelines.definitions import (
     DEAD_LETTER,
     DROP,
@@ -91,6 +92,8 @@ def source(
         raise PipelineError(
             "a JSON source needs a schema", place, hint='give one in Spark\'s DDL: p.json("id long, at timestamp")'
         )
+    if isinstance(value, Json):
+        _check_ddl(value.schema, place)
     if key is not None:
         _check_value(key, place, "key")
         if not isinstance(key, String | Bytes | Framed):
@@ -148,6 +151,7 @@ def files(
         raise PipelineError(
             f"files {name!r} need a schema", place, hint='give one in Spark\'s DDL: p.files(path, "id long, at timestamp")'
         )
+    _check_ddl(schema, place)
     return Files(name, path, format, schema, static, _options(options, place), place, refresh_ms)
 
 
@@ -390,6 +394,12 @@ def _check_topic(topic: object, place: Place) -> None:
         raise PipelineError(
             f"{topic!r} is not a topic name", place, hint="use letters, digits, '.', '_' and '-', at most 249 of them"
         )
+
+
+def _check_ddl(schema: object, place: Place) -> None:
+    mistake = mistake_in(schema) if isinstance(schema, str) else None
+    if mistake is not None:
+        raise PipelineError(f"schema {schema!r}: {mistake}", place, hint='write Spark\'s DDL: "id long, at timestamp"')
 
 
 def _check_value(value: object, place: Place, what: str) -> None:

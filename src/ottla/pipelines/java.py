@@ -43,7 +43,7 @@ def java_home(environment: Mapping[str, str] | None = None) -> str | None:
         version = version_of(str(java))
         if version in VERSIONS:
             return home
-        found.append(f"JAVA_HOME={home} is {f'Java {version}' if version else 'none'}")
+        found.append(f"JAVA_HOME={home} {f'is Java {version}' if version else 'has no bin/java that runs'}")
     java_on_path = shutil.which("java", path=environment.get("PATH", os.defpath))
     if java_on_path is not None:
         version = version_of(java_on_path)

@@ -8,6 +8,7 @@ import tempfile
 
 from ottla.pipelines.checkpoint import local_folder
 from ottla.pipelines.failure import PipelineError
+from ottla.pipelines.java import java_home
 
 _LOCAL = re.compile(r"local(\[(\d+|\*)(\s*,\s*\d+)?\])?|local-cluster\[.+\]")
 _REMOTE = re.compile(r"spark://.+|yarn|k8s://.+")
@@ -38,6 +39,11 @@ def check_master_answers(master: str) -> None:
     raise PipelineError(
         f"no Spark master answers: {'; '.join(problems)}", hint="nothing was read or written; start it, or change --master"
     )
+
+
+def check_java() -> None:
+    """PipelineError if there is no Java that Spark runs on."""
+    java_home()
 
 
 def check_storage(storage: str) -> None:

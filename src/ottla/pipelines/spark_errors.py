@@ -91,8 +91,8 @@ def hint_of(error: BaseException, flow: str) -> str | None:
     text = str(error)
     if any(name in text for name in _STATE_DOES_NOT_FIT):
         return (
-            "the query does not fit the state in its checkpoint: undo the change, give the flow another name, or begin anew with "
-            f"`ottla pipeline reset … --flow {flow}`"
+            "the query does not fit the state in its checkpoint: undo the change, rebuild the state by `ottla pipeline "
+            f"upgrade`, or begin anew with `ottla pipeline reset … --flow {flow}`"
         )
     if any(name in text for name in _APPEND_NEEDS_WATERMARK):
         return 'add withWatermark(…) before the aggregation, or write each change with output_mode="update"'

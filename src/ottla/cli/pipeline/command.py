@@ -113,6 +113,7 @@ def check(
         from ottla.cli.pipeline.running import spark_session
         from ottla.pipelines import frames, preflight, topics
 
+        preflight.check_java()
         creates: list[topics.MissingTopic] = []
         if bootstrap_servers is not None:
             topics.check(project, plan)
@@ -203,6 +204,7 @@ def run(
         from ottla.pipelines import loading, preflight, topics
         from ottla.pipelines.project import TimeRange, shared
 
+        preflight.check_java()
         loading.refuse_shared_modules(files)
         if since is not None:
             stretch = TimeRange(_known_ms(since, "--from"), _known_ms(until or "0s", "--to"))

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FORMATS = ("parquet", "orc", "json", "csv")
+_TYPED = ("parquet", "orc")
+"""Their files hold the types of the columns."""
 OLD_LAYOUT = "ottla_batch="
 _KEPT_RECORDS = 3
 
@@ -68,6 +70,28 @@ class FileTable:
             )
         for name in self._records():
             self._publish(name)
+        if self.table.format in _TYPED:
+            self._compare(frame)
+
+    def _compare(self, frame: DataFrame) -> None:
+        """PipelineError if the table has a column with another type. Readers of both files would fail."""
+        if not self._has_files():
+            return
+        found = self.spark.read.format(self.table.format).load(self.root).schema
+        there = {field.name: field.dataType.simpleString() for field in found.fields if field.name not in self.table.partition_by}
+        for field in frame.schema.fields:
+            kind = field.dataType.simpleString()
+            if there.get(field.name, kind) != kind:
+                raise PipelineError(
+                    f"table {self.table.path!r} has column {field.name!r} as {there[field.name]}, flow {self.flow.name!r} writes "
+                    f"{kind}",
+                    self.table.place,
+                    hint=f"cast it to {there[field.name]}, give the column another name, or write another table",
+                )
+
+    def _has_files(self) -> bool:
+        """Whether a reader finds any: it skips names that begin with a dot or an underscore."""
+        return any(not name.startswith((".", "_")) for name in self._files.names(self.root))
 
     def write(self, frame: DataFrame, marker: Marker, transaction: BatchTransaction) -> bool:
         name = batch_name(marker)
