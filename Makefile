@@ -121,6 +121,7 @@ docs: setup ## regenerate docs/settings.md, docs/metrics.md and docs/exporter.md
 	$(PY) -m ottla.cluster.settings.page > docs/settings.md
 	$(PY) -m ottla.metrics.page > docs/metrics.md
 	$(PY) -m ottla.exporter.page > docs/exporter.md
+	$(PY) -m ottla.console.page > docs/http-api.md
 
 .PHONY: site
 site: .venv/.installed ## build the documentation as a site in build/site, which is read without a network

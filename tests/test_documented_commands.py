@@ -29,6 +29,7 @@ SOURCES = [path for folder in ("bench", "tests", "src", "examples") for path in 
 NEEDS_MORE = {
     "serve": "the fixture starts the broker; tests/cli/test_serve.py",
     "cluster": "tests/cluster/test_cluster_commands.py",
+    "console": "it runs until it is stopped; tests/console",
     "exporter": "it runs until it is stopped; tests/cli/test_exporter.py",
     "secure": "tests/cli/test_secure.py",
     "reassign": "tests/cluster/test_cluster_commands.py",

@@ -6,7 +6,7 @@ import fnmatch
 import json
 import sys
 import time
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,11 +14,13 @@ from ottla.cli.completion.names import topics as topics_of_cluster
 from ottla.cli.connection import Connection
 from ottla.cli.failure import EXIT_FAILED, EXIT_USAGE, Failure
 from ottla.cli.find.bounds import only_of_key, scan_bounds
-from ottla.cli.find.scan import Scan
 from ottla.cli.formats import Format, Incoming, Writing, unescape
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Json, Properties, parse_pairs
 from ottla.cli.output import counted, note, size_text
 from ottla.cli.selection import IgnoreCase, Where, select
+
+if TYPE_CHECKING:
+    from ottla.cli.find.scan import Scan
 
 _TEMPLATE = "{topic}-{partition}:{offset} {time} {key} {value}"
 _SHOWN_PARTITIONS = 12
@@ -63,6 +65,8 @@ def find(
     json_output: Json = False,
 ) -> None:
     """Look for records in topics. Says on stderr what was scanned; ends with exit code 1 if nothing is found."""
+    from ottla.cli.find.scan import Scan  # other commands need no records
+
     if text is None and where is None and key is None:
         raise Failure("nothing to look for", "pass a text, --where or --key", exit_code=EXIT_USAGE)
     selection = select(where, text, key, regex=regex, ignore_case=ignore_case)
