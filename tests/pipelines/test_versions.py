@@ -187,7 +187,7 @@ def test_ids_of_expressions_and_options_of_sources_are_no_edit() -> None:
         f"~Project [a#{first}L, b#{first + 4}]\n"
         f"+- ~CollectMetrics ottla.bad.orders, [count(1) AS bad#{first + 9}L], {first}\n"
         f"   +- ~EventTimeWatermark {id}, at#{first + 4}: timestamp, 10 seconds\n"
-        f"      +- ~StreamingRelationV2 org.Source, ottla, org.Table@{first:x}abcd, [kafka.bootstrap.servers=h:{first}], [value#3]"
+        f"      +- ~StreamingRelationV2 org.Source, ottla, org.Table@{first:x}abcd, [subscribe=h{first}], [value#3]"
         for first, id in ((10, QUERY), (77, QUERY.replace("b", "c")))
     )
     assert normalised(one) == normalised(other)

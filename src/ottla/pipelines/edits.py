@@ -34,6 +34,7 @@ _STATEFUL = {
     "GlobalLimit": "limit",
 }
 _EXPRESSION_ID = re.compile(r"#(\d+)L?")
+_WATERMARK = re.compile(r"^EventTimeWatermark .*$", re.MULTILINE)
 _ACCIDENTAL = (
     (re.compile(r"@[0-9a-f]{4,}"), ""),
     (re.compile(r"(EventTimeWatermark) [0-9a-f-]{36},"), r"\1"),
@@ -89,6 +90,8 @@ class FlowEdit:
     state: State
     stateful: tuple[str, ...]
     had_state: bool
+    same_watermarks: bool
+    """Whether both versions have the same watermark after the same records."""
     old: Flow | None
     new: Flow | None
 
@@ -157,15 +160,27 @@ def compare(old: dict[str, Shape], new: dict[str, Shape]) -> list[FlowEdit]:
         before = old.get(name)
         if before is None:
             state = State.REBUILT if shape.state else State.NONE
-            found.append(FlowEdit(name, Kind.NEW, (), state, shape.state, False, None, shape.flow))
+            found.append(FlowEdit(name, Kind.NEW, (), state, shape.state, False, False, None, shape.flow))
             continue
         reasons, same_query = _reasons(before, shape)
         kind = Kind.EDITED if reasons else Kind.UNCHANGED
         state = State.KEPT if same_query else State.REBUILT if shape.state else State.NONE
-        found.append(FlowEdit(name, kind, tuple(reasons), state, shape.state, bool(before.state), before.flow, shape.flow))
+        found.append(
+            FlowEdit(
+                name,
+                kind,
+                tuple(reasons),
+                state,
+                shape.state,
+                bool(before.state),
+                _clock(before) == _clock(shape),
+                before.flow,
+                shape.flow,
+            )
+        )
     for name, shape in old.items():
         if name not in new:
-            found.append(FlowEdit(name, Kind.REMOVED, (), State.KEPT, shape.state, bool(shape.state), shape.flow, None))
+            found.append(FlowEdit(name, Kind.REMOVED, (), State.KEPT, shape.state, bool(shape.state), True, shape.flow, None))
     return found
 
 
@@ -177,10 +192,10 @@ def _reasons(old: Shape, new: Shape) -> tuple[list[str], bool]:
     if old.columns != new.columns:
         query.append("columns: " + ", ".join(_columns(old.columns, new.columns)))
     if old.watermarks != new.watermarks:
-        query.append("watermark")
+        query.append(f"watermark: {_delays(old)} to {_delays(new)}")
     if old.flow.output_mode != new.flow.output_mode:
         query.append(f"output mode: {old.flow.output_mode} to {new.flow.output_mode}")
-    if not query and old.plan != new.plan:
+    if _WATERMARK.sub("", old.plan) != _WATERMARK.sub("", new.plan) and old.columns == new.columns:
         query.append("query")
     if not query and old.code != new.code:
         query.append("Python code")
@@ -190,6 +205,16 @@ def _reasons(old: Shape, new: Shape) -> tuple[list[str], bool]:
     if old.flow.to != new.flow.to:
         output.append(f"output: {_target(old.flow.to)} to {_target(new.flow.to)}")
     return query + output, not query
+
+
+def _clock(shape: Shape) -> str:
+    """The part of the plan that watermarks depend on."""
+    found = _WATERMARK.search(shape.plan)
+    return "" if found is None else normalised(shape.plan[found.start() :])
+
+
+def _delays(shape: Shape) -> str:
+    return ", ".join(text.rpartition(", ")[2] for text in shape.watermarks) or "none"
 
 
 def _columns(old: dict[str, str], new: dict[str, str]) -> Iterator[str]:

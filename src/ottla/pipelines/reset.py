@@ -15,8 +15,11 @@ from ottla.pipelines.checkpoint import NOTE, check_owner, inputs_of, local_folde
 from ottla.pipelines.definitions import Flow
 from ottla.pipelines.failure import PipelineError
 from ottla.pipelines.graph import Plan
+from ottla.pipelines.marker import FIRST, not_begun
 from ottla.pipelines.project import Project
+from ottla.pipelines.switching import live_project
 from ottla.pipelines.topics import connect, resolve
+from ottla.pipelines.versions import FOLDER
 
 _START = {"earliest": "the beginning of its topics", "latest": "the end of its topics"}
 
@@ -27,6 +30,7 @@ def reset(project: Project, plan: Plan, flows: list[str], to: str | int | None =
     With `to` (earliest, latest, or a time in milliseconds) the next run starts there.
     """
     chosen = [flow for flow in plan.queries if flow.name in flows]
+    project = _live(project, plan)
     done = []
     starting: dict[str, dict[str, Any]] = {}
     if to is not None:
@@ -59,6 +63,17 @@ def reset(project: Project, plan: Plan, flows: list[str], to: str | int | None =
     return done
 
 
+def _live(project: Project, plan: Plan) -> Project:
+    """The project with the checkpoints of the live version. Without an upgrade there is only one, and no broker is needed."""
+    kept = local_folder(f"{project.storage}/{FOLDER}")
+    if kept is not None and kept.is_dir() and all(each.name == FIRST for each in kept.iterdir()):
+        return project
+    if kept is not None and not kept.is_dir():
+        return project
+    with Client(connect(project)) as client:
+        return live_project(client, project, [flow.name for flow in plan.queries])
+
+
 def _check_owner(folder: Path, project: Project, flow: Flow) -> None:
     note = folder / NOTE
     if not note.is_file():
@@ -81,6 +96,9 @@ def _set_start(project: Project, plan: Plan, flow: Flow, folder: Path, starting:
         for entry in starting.values()
         for where, offset in offsets_of(json.dumps(entry["offsets"])).items()
     }
+    if project.version != FIRST and offsets:
+        first = min(offsets)
+        offsets[first] = CommittedOffset(offsets[first].offset, str(not_begun(project.version, project.generation(flow.name))))
     # For lag tools, until the first batch commits.
     with Client(connect(project)) as client:
         commit_offsets(client, project.group_id(flow.name), offsets)

@@ -11,8 +11,9 @@ from ottla.errors import KafkaError
 from ottla.pipelines.checkpoint import local_folder, query_id_in
 from ottla.pipelines.definitions import Flow, Sink
 from ottla.pipelines.graph import Plan, reads
-from ottla.pipelines.marker import marker_in
+from ottla.pipelines.marker import marker_in, number_of
 from ottla.pipelines.project import Project
+from ottla.pipelines.switching import live_project
 from ottla.pipelines.topics import connect
 
 
@@ -20,6 +21,8 @@ from ottla.pipelines.topics import connect
 class FlowStatus:
     flow: str
     group_id: str
+    version: int
+    """Of the pipeline, by the flow's marker."""
     checkpoint: str
     query_id: str | None
     """None: the flow has not run yet, or its checkpoint is not on this machine."""
@@ -36,6 +39,7 @@ class FlowStatus:
 
 def status(project: Project, plan: Plan) -> list[FlowStatus]:
     with Client(connect(project)) as client:
+        project = live_project(client, project, [flow.name for flow in plan.queries])
         return [_status(client, project, plan, flow) for flow in plan.queries]
 
 
@@ -57,6 +61,7 @@ def _status(client: Client, project: Project, plan: Plan, flow: Flow) -> FlowSta
     return FlowStatus(
         flow.name,
         group_id,
+        number_of(project.version),
         project.checkpoint(flow.name),
         query_id,
         batch,

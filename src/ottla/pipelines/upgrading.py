@@ -206,7 +206,7 @@ class Upgrade:
             self.new.plan,
             edit.new,
             old if had_state else None,
-            "watermark" not in edit.reasons,
+            edit.same_watermarks,
         )
         rebuild.begin(self._origin(edit.flow))
         return rebuild

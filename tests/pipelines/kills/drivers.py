@@ -1,4 +1,4 @@
-"""`ottla pipeline run` as a process, with everything it starts: the JVM, and Spark's Python workers.
+"""`ottla pipeline run` (or another of its commands) as a process, with everything it starts: the JVM, and Spark's Python workers.
 
 Owns: finding all of them (they inherit a tag in their environment), killing, stopping and waking them. Ends nothing else.
 """
@@ -17,10 +17,10 @@ TAG = "OTTLA_TEST_DRIVER"
 
 
 class Driver:
-    def __init__(self, file: Path, servers: str, log: Path, *words: str) -> None:
+    def __init__(self, file: Path, servers: str, log: Path, *words: str, verb: str = "run") -> None:
         self.tag = uuid.uuid4().hex
         self.log_file = log
-        command = [sys.executable, "-m", "ottla", "pipeline", "run", str(file), "-b", servers, *words]
+        command = [sys.executable, "-m", "ottla", "pipeline", verb, str(file), "-b", servers, *words]
         # Python says what it buffers too late for one who was killed.
         environment = {**os.environ, TAG: self.tag, "PYTHONUNBUFFERED": "1"}
         with log.open("wb") as output:

@@ -274,7 +274,7 @@ def upgrade(
     name: Name = None,
     records: Records = 100_000,
     since: FromTime = None,
-    sample: Sample = 20,
+    sample: Sample = 10,
     old: Annotated[
         Path | None, typer.Option("--old", metavar="FILE", help="The code that runs now. (default: what `run` has kept)")
     ] = None,
@@ -319,7 +319,7 @@ def rollback(
     to: Annotated[int | None, typer.Option("--to", metavar="VERSION", help="An older version than the one before.")] = None,
     records: Records = 100_000,
     since: FromTime = None,
-    sample: Sample = 20,
+    sample: Sample = 10,
     dry_run: DryRun = False,
     run: AndRun = False,
     yes: Yes = False,
@@ -448,11 +448,12 @@ def status(
         print_document({"pipeline": project.name, "flows": [each.document() for each in found]})
         return
     print_table(
-        ["FLOW", "GROUP", "COMMITTED", "LAG", "BATCH", "IN-SINK", "CHECKPOINT"],
+        ["FLOW", "GROUP", "VERSION", "COMMITTED", "LAG", "BATCH", "IN-SINK", "CHECKPOINT"],
         [
             [
                 each.flow,
                 each.group_id,
+                each.version,
                 each.committed,
                 "-" if each.lag is None else each.lag,
                 "-" if each.batch is None else each.batch,
@@ -461,7 +462,7 @@ def status(
             ]
             for each in found
         ],
-        right=["COMMITTED", "LAG", "BATCH", "IN-SINK"],
+        right=["VERSION", "COMMITTED", "LAG", "BATCH", "IN-SINK"],
     )
 
 

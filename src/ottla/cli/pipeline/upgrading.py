@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from ottla.pipelines.shadow import Stretch
 
 _VALUE_WIDTH = 60
+_SAME_WIDTH = 48
 _STATES = {
     State.KEPT: "kept: the query is the same",
     State.NONE: "none: goes on at the offsets of the switch",
@@ -187,7 +189,7 @@ def _show_differences(found: Iterable[FlowDifference]) -> None:
     if changes:
         print()
         print_table(
-            ["FLOW", "ROW", "KEY", "OLD", "NEW"],
+            ["FLOW", "ROW", "KEY", "SAME", "OLD", "NEW"],
             [[flow, change.kind, _text((change.old or change.new or _NO_ROW).key), *_cells(change)] for flow, change in changes],
         )
 
@@ -199,18 +201,28 @@ def _dead(counts: tuple[int, int]) -> str:
     return str(counts[0]) if counts[0] == counts[1] else f"{counts[0]} to {counts[1]}"
 
 
-def _cells(change: RowChange) -> tuple[str, str]:
-    """The old and the new row; of JSON objects only the fields that differ."""
+def _cells(change: RowChange) -> tuple[str, str, str]:
+    """What both rows have, the old row, the new row. Of JSON objects only the fields that differ are in the last two."""
     fields = change.fields()
     if fields:
-        old, new = (", ".join(f"{name}={values[side]!r}" for name, values in fields.items()) for side in (0, 1))
-        return old, new
-    return tuple("" if row is None else _text(row.value) for row in change)  # type: ignore[return-value]
+        assert change.old is not None
+        same = {name: value for name, value in json.loads(change.old.value or b"{}").items() if name not in fields}
+        old, new = (", ".join(f"{name}={_short(values[side])}" for name, values in fields.items()) for side in (0, 1))
+        return _cut(", ".join(f"{name}={_short(value)}" for name, value in same.items()), _SAME_WIDTH), old, new
+    old, new = ("" if row is None else _text(row.value) for row in change)
+    return "", old, new
+
+
+def _short(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
 
 
 def _text(data: bytes | None) -> str:
-    text = "" if data is None else data.decode(errors="replace")
-    return text if len(text) <= _VALUE_WIDTH else text[: _VALUE_WIDTH - 1] + "…"
+    return _cut("" if data is None else data.decode(errors="replace"), _VALUE_WIDTH)
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def _edit_document(edit: FlowEdit) -> dict[str, Any]:
