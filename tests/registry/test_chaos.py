@@ -31,14 +31,14 @@ class Writer(threading.Thread):
     def __init__(self, name: str, urls: list[str], stop: threading.Event) -> None:
         super().__init__(name=name, daemon=True)
         self._random = random.Random(name)
-        self._urls, self._stop = urls, stop
+        self._urls, self._ended = urls, stop
         self.acknowledged: dict[tuple[str, str], int] = {}
         self.refused: list[str] = []
 
     def run(self) -> None:
         with httpx.Client(timeout=20, headers={"content-type": V1}) as http:
             for number in itertools.count():
-                if self._stop.is_set():
+                if self._ended.is_set():
                     return
                 subject = self._random.choice(SUBJECTS)
                 text = f'{{"type":"enum","name":"e","symbols":["{self.name}x{number}"]}}'
@@ -55,7 +55,7 @@ class Writer(threading.Thread):
                 if answer.status_code < 500:
                     self.refused.append(answer.text)
                     return
-            if self._stop.is_set():
+            if self._ended.is_set():
                 return
             time.sleep(0.05)
 
