@@ -55,6 +55,7 @@ def test_a_token_opens_the_page_that_was_asked_for(broker: Broker, tokens: str, 
         assert page.button("Delete…").is_enabled()
 
 
+@pytest.mark.slow
 def test_where_to_go_after_the_login_is_a_page_of_the_console(broker: Broker, tokens: str, open_page: Open) -> None:
     with Console(broker.bootstrap_servers, "--tokens", tokens) as console:
         page = open_page(console.url, "/login?to=https://example.org/evil", allowed=f"status of 401|{AWAY}")
@@ -64,6 +65,7 @@ def test_where_to_go_after_the_login_is_a_page_of_the_console(broker: Broker, to
         assert page.path == "/"
 
 
+@pytest.mark.slow
 def test_a_read_only_console_says_so(broker: Broker, open_page: Open) -> None:
     with Console(broker.bootstrap_servers, "--read-only", "--no-export") as console:
         page = open_page(console.url, "/topics/orders/records", allowed=AWAY).see("one", "Read-only")

@@ -38,6 +38,7 @@ def test_a_broker_goes_away_and_comes_back(broker: Broker, open_page: Open) -> N
         topics.see("7")
 
 
+@pytest.mark.slow
 def test_the_console_goes_away_and_comes_back(broker: Broker, open_page: Open) -> None:
     with Console(broker.bootstrap_servers) as console:
         url = console.url

@@ -6,14 +6,14 @@ import { Action, ActionDialog, Badge, Empty, Facts, Field, Panel, Select, bootst
 import { path, place } from "./router.js";
 import { Table, useSort } from "./table.js";
 
-const TYPES = ["topic", "group", "transactional_id", "cluster", "delegation_token", "user"];
-const OPERATIONS = ["all", "read", "write", "create", "delete", "alter", "describe", "cluster_action", "describe_configs", "alter_configs", "idempotent_write", "create_tokens", "describe_tokens"];
-
-const title = (word) => word.split("_").map((part) => part[0].toUpperCase() + part.slice(1)).join("");
+// Kafka's names without separators, as the server has them, and as the command spells them.
+const RESOURCES = { topic: "--topic", group: "--group", transactionalid: "--transactional-id", cluster: "--cluster", delegationtoken: "--delegation-token", user: "--user" };
+const OPERATIONS = ["All", "Read", "Write", "Create", "Delete", "Alter", "Describe", "ClusterAction", "DescribeConfigs", "AlterConfigs", "IdempotentWrite", "CreateTokens", "DescribeTokens"];
+const SPELLED = Object.fromEntries(OPERATIONS.map((name) => [name.toLowerCase(), name]));
 
 function command(verb, acl) {
-  const resource = acl.type === "cluster" ? "--cluster" : `--${acl.type.replaceAll("_", "-")} ${shell(acl.name || "NAME")}`;
-  const words = [`ottla acl ${verb} --principal ${shell(acl.principal || "USER")} --operation ${title(acl.operation)} ${resource}`, acl.pattern === "prefixed" && "--prefixed", acl.host !== "*" && `--host ${shell(acl.host)}`, acl.permission === "deny" && "--deny"];
+  const resource = acl.type === "cluster" ? "--cluster" : `${RESOURCES[acl.type]} ${shell(acl.name || "NAME")}`;
+  const words = [`ottla acl ${verb} --principal ${shell(acl.principal || "USER")} --operation ${SPELLED[acl.operation] ?? acl.operation} ${resource}`, acl.pattern === "prefixed" && "--prefixed", acl.host !== "*" && `--host ${shell(acl.host)}`, acl.permission === "deny" && "--deny"];
   return words.filter(Boolean).join(" ") + bootstrap();
 }
 
@@ -30,7 +30,7 @@ export function AclTable({ enabled, acls, reload, about }) {
       columns=${[
         { key: "principal", title: "Principal", sort: true, min: 150 },
         { key: "permission", title: "", sort: true, width: 90, cell: (acl) => html`<${Badge} plain kind=${acl.permission === "deny" ? "bad" : "good"}>${acl.permission}<//>` },
-        { key: "operation", title: "Operation", sort: true, width: 150 },
+        { key: "operation", title: "Operation", sort: true, width: 150, cell: (acl) => SPELLED[acl.operation] ?? acl.operation },
         { key: "type", title: "On", sort: true, width: 130 },
         { key: "name", title: "Name", sort: true, min: 150, cell: (acl) => (acl.type === "topic" && acl.pattern === "literal" && acl.name !== "*" ? html`<a href=${path`/topics/${acl.name}`}>${acl.name}</a>` : acl.name) },
         { key: "pattern", title: "Pattern", sort: true, width: 96, wideOnly: true },
@@ -54,8 +54,8 @@ function Add({ about, onClose }) {
     <div class="fields">
       <${Field} label="Principal" hint="User:alice, or User:*">${input("principal")}<//>
       <${Field} label="Permission">${select("permission", ["allow", "deny"])}<//>
-      <${Field} label="Operation">${select("operation", OPERATIONS)}<//>
-      <${Field} label="On">${select("type", TYPES)}<//>
+      <${Field} label="Operation">${select("operation", Object.entries(SPELLED))}<//>
+      <${Field} label="On">${select("type", Object.keys(RESOURCES))}<//>
       ${acl.type !== "cluster" && html`<${Field} label="Name">${input("name")}<//>`}
       ${acl.type !== "cluster" && html`<${Field} label="The name is">${select("pattern", [["literal", "the whole name"], ["prefixed", "a prefix"]])}<//>`}
       <${Field} label="From host">${input("host")}<//>

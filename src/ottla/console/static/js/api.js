@@ -3,7 +3,7 @@ import { signal, useCallback, useEffect, useRef, useState } from "./html.js";
 
 /** What is wrong with the connection, for the banner: null, or {kind: "console" | "broker", message}. */
 export const outage = signal(null);
-const AWAY = "BROKER_AWAY";
+export const AWAY = "BROKER_AWAY";
 /** Counts up when an outage ends: pages read again. */
 export const recovered = signal(0);
 export const visible = signal(!document.hidden);
@@ -70,7 +70,8 @@ export const del = (path, body, options) => call("DELETE", path, { body, ...opti
 
 let asking = null;
 
-function lost(kind, message) {
+/** The banner shows, and the cluster is asked until it answers. */
+export function lost(kind, message) {
   if (outage.value?.kind !== kind) outage.value = { kind, message };
   watch();
 }
@@ -136,13 +137,14 @@ export function useData(path, { every = 0 } = {}) {
 }
 
 /**
- * Server-sent events of `path`: `handlers[event name](data)`. Closed while the tab is hidden, opened again with what `path` is then;
- * a stream that breaks is opened again after a second, at last every eight. Returns "off", "open", "waiting".
+ * Server-sent events of `path`: `handlers[event name](data)`; one that returns "end" closes the stream for good, "again" opens it anew.
+ * Closed while the tab is hidden; a stream that breaks is opened again after a second, at last every eight. `resume(path)` is the
+ * address for that moment. Returns "off", "open", "waiting".
  */
-export function useStream(path, handlers) {
+export function useStream(path, handlers, resume = (address) => address) {
   const [state, setState] = useState("off");
-  const latest = useRef(handlers);
-  latest.current = handlers;
+  const latest = useRef(null);
+  latest.current = { handlers, resume };
   const shown = visible.value;
   const again = recovered.value;
   useEffect(() => {
@@ -154,34 +156,32 @@ export function useStream(path, handlers) {
     let timer = null;
     let pause = 1000;
     let over = false;
+    const reopen = () => {
+      source.close();
+      setState("waiting");
+      watch();
+      timer = setTimeout(open, pause);
+      pause = Math.min(pause * 2, 8000);
+    };
     const open = () => {
-      source = new EventSource(path);
+      source = new EventSource(latest.current.resume(path));
       source.onopen = () => {
         pause = 1000;
         setState("open");
-        latest.current.open?.();
+        latest.current.handlers.open?.();
       };
-      for (const name of Object.keys(latest.current)) {
-        if (name === "open" || name === "broken") continue;
+      for (const name of Object.keys(latest.current.handlers)) {
+        if (name === "open") continue;
         source.addEventListener(name, (event) => {
-          if (typeof event.data !== "string") return;
-          const data = JSON.parse(event.data);
-          if (latest.current[name]?.(data) === "end") {
-            over = true;
-            source.close();
-            setState("off");
-          }
+          const then = latest.current.handlers[name]?.(JSON.parse(event.data));
+          if (then === "again") reopen();
+          if (then !== "end") return;
+          over = true;
+          source.close();
+          setState("off");
         });
       }
-      source.onerror = (event) => {
-        if (over || typeof event.data === "string") return;
-        source.close();
-        setState("waiting");
-        latest.current.broken?.();
-        watch();
-        timer = setTimeout(open, pause);
-        pause = Math.min(pause * 2, 8000);
-      };
+      source.onerror = () => over || reopen();
     };
     open();
     return () => {
@@ -225,7 +225,12 @@ export function useLive(path) {
       outage.value = null;
     },
     failed(data) {
-      setError(data.error ?? data);
+      const problem = data.error ?? data;
+      if (problem.code === AWAY) {
+        lost("broker", problem.message);
+        return "again";
+      }
+      setError(problem);
       return "end";
     },
     end: () => "end",

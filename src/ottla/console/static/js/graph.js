@@ -4,7 +4,7 @@ import { compact, rate } from "./format.js";
 
 const BOX = { width: 164, height: 54 };
 const GAP = { x: 84, y: 26 };
-const KIND = { topic: "Topic", flow: "Flow", table: "Table", view: "View", dead_letter: "Dead letters" };
+const KIND = { topic: "Topic", flow: "Flow", table: "Table", view: "View", dead_letter: "Dead letters", pattern: "Topics by pattern" };
 
 const fit = (text, letters) => (text.length > letters ? text.slice(0, letters - 1) + "…" : text);
 

@@ -16,7 +16,7 @@ export default function Brokers() {
       <${Table} label="Brokers" rows=${brokers} inMemory sort=${sort} onSort=${onSort} rowKey=${({ broker }) => broker} open=${({ broker }) => path`/brokers/${broker}`}
         columns=${[
           { key: "broker", title: "Broker", sort: true, width: 150, cell: (row) => html`<a href=${path`/brokers/${row.broker}`}>${row.broker}</a> ${row.is_controller && html`<${Badge} kind="info" plain>controller<//>`}` },
-          { key: "host", title: "Address", sort: true, min: 180, cell: (row) => html`<span class="mono">${row.host}:${row.port}</span>` },
+          { key: "host", title: "Address", sort: true, min: 180, cell: (row) => (row.up === false ? html`<${Badge} kind="bad">down<//>` : html`<span class="mono">${row.host}:${row.port}</span>`) },
           { key: "rack", title: "Rack", sort: true, width: 90, wideOnly: true },
           { key: "leaders", title: "Leaders", number: true, sort: true, width: 100, cell: (row) => count(row.leaders) },
           { key: "leader_skew", title: "Leader skew", number: true, sort: true, width: 120, wideOnly: true, cell: (row) => skew(row.leader_skew) },

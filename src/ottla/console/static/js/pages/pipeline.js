@@ -47,15 +47,19 @@ function Flow({ flow, chosen }) {
   return html`<section class="panel flow-panel ${chosen ? "chosen" : ""}" aria-label=${`Flow ${flow.flow}`}>
     <header><h2>${flow.flow}</h2><${State} state=${flow.state} /><div class="end muted small">heard <${Ago} ms=${flow.heard_ms} /></div></header>
     <div class="body stack">
-      ${error && html`<div class="error-box" role="alert"><div class="wrap">${error.message ?? String(error)}</div>${error.file && html`<code>${error.file}${error.line ? `:${error.line}` : ""}</code>`}</div>`}
+      ${error && html`<div class="error-box" role="alert"><div class="wrap">${error.message ?? String(error)}</div>${error.file && html`<code>${error.file}${error.line ? `:${error.line}` : ""}</code>`}${error.hint && html`<div class="hint small">${error.hint}</div>`}</div>`}
       <div class="flow-facts">
         <${Facts} items=${[
-          ["Batch", html`${count(flow.batch)}${flow.rows_out !== undefined && flow.rows_out !== null ? html` <span class="muted">${count(flow.rows_out)} rows out</span>` : ""}`],
+          ["Batch", html`${count(flow.batch)}${flow.batch_ms ? html` <span class="muted">in ${duration(flow.batch_ms / 1000)}</span>` : ""}${flow.rows_out !== undefined && flow.rows_out !== null ? html` <span class="muted">${count(flow.rows_out)} rows out</span>` : ""}`],
           ["Rows", rate(flow.rows_per_s)],
           ["Lag", count(flow.lag)],
+          ["Late rows", count(flow.late_rows)],
+          ["Dead letters", html`<span class=${flow.dead_letters ? "warn strong" : ""}>${count(flow.dead_letters)}</span>`],
           ["Ran again", count(flow.run_again)],
         ]} />
         <${Facts} items=${[
+          ["Declared at", flow.place ? html`<code class="wrap">${flow.place}</code>` : null],
+          ["Group", flow.group ? html`<a href=${path`/groups/${flow.group}`}>${flow.group}</a>` : null],
           ["Watermark", html`<${Time} ms=${flow.watermark_ms} />`],
           ["Behind it", duration(flow.watermark_lag_s)],
           ["State", flow.state_rows === null || flow.state_rows === undefined ? "none" : `${count(flow.state_rows)} rows, ${bytes(flow.state_bytes)}`],
@@ -69,7 +73,7 @@ function Flow({ flow, chosen }) {
         </div>
         <div class="row small">${phases.map(({ name, ms }, i) => html`<span key=${name} class="row phase-key"><i class="phase-${i % 6}"></i>${name} <span class="muted">${count(ms)} ms</span></span>`)}</div>
       </div>`}
-      ${flow.quality?.length > 0 && html`<ul class="row">${flow.quality.map((rule, i) => html`<li key=${i}><${Badge} kind=${rule.failed || rule.dropped ? "warn" : "good"}>${rule.name ?? rule.rule ?? "rule"}: ${count(rule.failed ?? rule.dropped ?? 0)} failed${rule.passed !== undefined ? `, ${count(rule.passed)} passed` : ""}<//></li>`)}</ul>`}
+      ${flow.quality?.length > 0 && html`<ul class="row" aria-label="Expectations">${flow.quality.map(({ name, unmet }) => html`<li key=${name}><${Badge} kind=${unmet ? "warn" : "good"}>${name}: ${unmet ? `${count(unmet)} unmet` : "met"}<//></li>`)}</ul>`}
     </div>
   </section>`;
 }

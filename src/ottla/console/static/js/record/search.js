@@ -1,8 +1,9 @@
 // A search over records as a stream: begin, records, progress, end. Cancelled when its page goes or hides.
 import { useEffect, useRef, useState } from "../html.js";
-import { useStream } from "../api.js";
+import { AWAY, lost, useStream } from "../api.js";
 
 const LIVE_MAX = 2000; // of a live view the newest are kept
+const OVERLAP_MS = 2000; // clocks differ, and records arrive late
 
 /**
  * `path` is the stream's address, null for none. While `live`, new records come first and old ones go. `paused` keeps the list still.
@@ -27,6 +28,13 @@ export function useSearch(path, { live = false, paused = false } = {}) {
     setOver(null);
     setToken(null);
   }, [path]);
+  // A live view that was cut off goes on where it was: what it has is not shown twice.
+  const heard = useRef(null);
+  const known = useRef(new Set());
+  useEffect(() => {
+    heard.current = null;
+  }, [path]);
+  const resume = (address) => (live && heard.current ? since(address, heard.current - OVERLAP_MS) : address);
   const finish = (change) => {
     Object.assign(kept.current, change);
     setOver(full);
@@ -36,23 +44,35 @@ export function useSearch(path, { live = false, paused = false } = {}) {
   const handlers = {
     open() {
       // A search that is opened again begins again; one that goes on keeps what it has.
-      const { records } = kept.current;
-      kept.current = { ...fresh(), records: token?.of === path ? records.slice(0, token.kept) : live ? records : [], pending: live ? kept.current.pending : [] };
+      const { records, pending } = kept.current;
+      known.current = new Set(live && heard.current ? [...pending, ...records].map(placeOf) : []);
+      kept.current = { ...fresh(), records: token?.of === path ? records.slice(0, token.kept) : live ? records : [], pending: live ? pending : [] };
     },
-    begin: (data) => (Object.assign(kept.current, { begin: data }), changed()),
+    begin: (data) => ((heard.current ??= Date.now()), Object.assign(kept.current, { begin: data }), changed()),
     records(data) {
       const now = kept.current;
-      if (live) now.pending = [...data.records].reverse().concat(now.pending).slice(0, LIVE_MAX);
+      if (live) {
+        const news = known.current.size ? data.records.filter((record) => !known.current.has(placeOf(record))) : data.records;
+        now.pending = [...news].reverse().concat(now.pending).slice(0, LIVE_MAX);
+        heard.current = Date.now();
+      }
       else now.records = now.records.concat(data.records);
       changed();
     },
     hop: (data) => ((kept.current.hops = [...kept.current.hops, data]), changed()),
-    progress: (data) => (Object.assign(kept.current, { progress: data }), changed()),
+    progress: (data) => ((heard.current = Date.now()), Object.assign(kept.current, { progress: data }), changed()),
     skipped: (data) => (Object.assign(kept.current, { skipped: data.total }), changed()),
-    end: (data) => finish({ end: data, progress: data, error: data.error ?? null }),
+    trouble: (data) => lost("broker", data.message),
+    end(data) {
+      if (live && data.error?.code === AWAY) {
+        lost("broker", data.error.message);
+        return "again";
+      }
+      return finish({ end: data, progress: data, error: data.error ?? null });
+    },
     failed: (data) => finish({ end: { reason: "error" }, error: data.error ?? data }),
   };
-  const state = useStream(full === over ? null : full, handlers);
+  const state = useStream(full === over ? null : full, handlers, resume);
   const now = kept.current;
   if (live && !paused && now.pending.length) {
     now.records = now.pending.concat(now.records).slice(0, LIVE_MAX);
@@ -66,6 +86,15 @@ export function useSearch(path, { live = false, paused = false } = {}) {
     more: (value) => setToken({ of: path, value, kept: now.records.length }),
     stop: () => finish({ end: { ...now.progress, reason: "cancelled", complete: false } }),
   };
+}
+
+const placeOf = ({ topic, partition, offset }) => `${topic}/${partition}:${offset}`;
+
+function since(address, ms) {
+  const [path, query] = address.split("?");
+  const words = new URLSearchParams(query);
+  words.set("from", `@${ms}`);
+  return `${path}?${words}`;
 }
 
 const fresh = () => ({ records: [], hops: [], pending: [], begin: null, progress: null, end: null, error: null, skipped: 0 });
