@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +20,8 @@ from ottla.cli.formats import Format, Incoming, Writing, unescape
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Json, Properties, parse_pairs
 from ottla.cli.output import note
 from ottla.cli.positions import Position, TopicIndex, parse_position
+from ottla.cli.schema.place import RegistryUrl, registry_at
+from ottla.cli.schema.records import SchemaReader
 from ottla.cli.selection import GrepText, IgnoreCase, Regex, Selection, Tally, Where, select
 
 if TYPE_CHECKING:
@@ -139,6 +142,10 @@ def consume(
             help="Read only committed records, or also those of open and aborted transactions.",
         ),
     ] = "read_committed",
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print keys and values that name a schema of a registry as JSON.")
+    ] = False,
+    registry: RegistryUrl = None,
     properties: Properties = None,
     bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
     command_config: CommandConfig = None,
@@ -161,36 +168,52 @@ def consume(
     key_form = key_format or (Format.TEXT if format_ is Format.JSON else format_)
     writing = Writing(format_, key_form, keys, unescape(key_separator), null, None if template is None else unescape(template))
     connection = Connection(bootstrap_servers, command_config, parse_pairs(properties, "--property"))
-    if group is not None:
-        from ottla.cli.group.consume import consume_as_member
+    with ExitStack() as stack:
+        reader = SchemaReader(stack.enter_context(registry_at(registry, command_config))) if schema else None
+        printing = Printing(writing, selection, count, reader)
+        if group is not None:
+            _as_member(connection, group, topics, partition, first, until, printing, follow=follow, isolation=isolation)
+            return
+        bounds = find_bounds(connection, topics, partition, first, last, follow=follow, isolation=isolation)
+        if not bounds.open():
+            return
+        consumer = connection.consumer(**reader_properties(isolation))
+        try:
+            with printing:
+                _copy(connection, consumer, bounds, printing, follow=follow)
+        finally:
+            consumer.close()
 
-        if partition or until is not None or first.kind not in ("beginning", "end"):
-            raise Failure(
-                "--group starts at the committed offsets: --partition, --until and other positions cannot be combined with it",
-                "--from beginning or end is for partitions without a committed offset;"
-                " `ottla group reset-offsets` changes offsets",
-                exit_code=EXIT_USAGE,
-            )
-        consume_as_member(
-            connection, group, topics, first, Printing(writing, selection, count), follow=follow, isolation=isolation
+
+def _as_member(
+    connection: Connection,
+    group: str,
+    topics: list[str],
+    partitions: list[int] | None,
+    first: Position,
+    until: str | None,
+    printing: Printing,
+    *,
+    follow: bool,
+    isolation: str,
+) -> None:
+    from ottla.cli.group.consume import consume_as_member
+
+    if partitions or until is not None or first.kind not in ("beginning", "end"):
+        raise Failure(
+            "--group starts at the committed offsets: --partition, --until and other positions cannot be combined with it",
+            "--from beginning or end is for partitions without a committed offset; `ottla group reset-offsets` changes offsets",
+            exit_code=EXIT_USAGE,
         )
-        return
-    bounds = find_bounds(connection, topics, partition, first, last, follow=follow, isolation=isolation)
-    if not bounds.open():
-        return
-    consumer = connection.consumer(**reader_properties(isolation))
-    try:
-        with Printing(writing, selection, count) as printing:
-            _copy(connection, consumer, bounds, printing, follow=follow)
-    finally:
-        consumer.close()
+    consume_as_member(connection, group, topics, first, printing, follow=follow, isolation=isolation)
 
 
 class Printing:
     """Prints the records that are selected, up to a number of them. At its end it says on stderr how many it read for them."""
 
-    def __init__(self, writing: Writing, selection: Selection, count: int | None) -> None:
+    def __init__(self, writing: Writing, selection: Selection, count: int | None, schemas: SchemaReader | None = None) -> None:
         self._writing = writing
+        self._schemas = schemas
         self._selection = selection
         self._left = count
         self._tally = Tally()
@@ -214,9 +237,12 @@ class Printing:
 
     def take(self, message: Message) -> None:
         self._tally.add([message])
-        if not self._selection.may_take(message):
+        # What the bytes of a value with a schema hold is known only when they are read.
+        if self._schemas is None and not self._selection.may_take(message):
             return
         record = incoming(message)
+        if self._schemas is not None:
+            record = self._schemas.read(record)
         if not self._selection.takes(record):
             return
         sys.stdout.buffer.write(self._writing.line(record))

@@ -16,6 +16,8 @@ from ottla.cli.failure import EXIT_USAGE, Failure, explain
 from ottla.cli.formats import Format, Headers, Outgoing, Reading, decode_bytes, parse_header, unescape, word_bytes
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Acks, Bootstrap, CommandConfig, Json, Properties, parse_pairs
 from ottla.cli.output import counted, note, print_document, print_line
+from ottla.cli.schema.place import RegistryUrl, registry_at
+from ottla.cli.schema.records import SchemaWriter
 
 if TYPE_CHECKING:
     from confluent_kafka import Message, Producer
@@ -140,6 +142,18 @@ def produce(
         float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="How long a record may take to be acknowledged.")
     ] = 30,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print partition and offset of each record.")] = False,
+    schema: Annotated[
+        str | None,
+        typer.Option(
+            "--schema",
+            metavar="VERSION|FILE",
+            help="Values are JSON of this schema: latest, a version of TOPIC-value, or a file that is registered there.",
+        ),
+    ] = None,
+    key_schema: Annotated[
+        str | None, typer.Option("--key-schema", metavar="VERSION|FILE", help="Likewise for keys and TOPIC-key.")
+    ] = None,
+    registry: RegistryUrl = None,
     properties: Properties = None,
     bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
     command_config: CommandConfig = None,
@@ -165,11 +179,14 @@ def produce(
     try:
         with ExitStack() as stack:
             source = _source(values, file, stack)
+            writers = _schemas(topic, schema, key_schema, registry, command_config, stack)
             stack.callback(producer.flush, timeout_s + 1)  # also after Ctrl-C or a bad line: earlier lines are sent
             for number, line in enumerate(source, 1):
                 record = reading.record(line, number)
                 record.key = constant_key if record.key is None else record.key
                 record.headers = constant_headers + record.headers
+                for writer, what in writers:
+                    setattr(record, what, writer.write(getattr(record, what), f"line {number}: the {what}"))
                 record.partition = partition if record.partition is None else record.partition
                 _check_partition(topic, record.partition, partitions)
                 _send(producer, topic, record, delivery, number)
@@ -191,6 +208,17 @@ def produce(
         print_document(delivery.document())
     elif not json_output and not verbose:
         note(f"{counted(delivery.records, 'record')} to {topic}")
+
+
+def _schemas(
+    topic: str, value: str | None, key: str | None, registry: str | None, command_config: Path | None, stack: ExitStack
+) -> list[tuple[SchemaWriter, str]]:
+    """What makes the bytes of values and keys that have a schema."""
+    words = [(what, word) for what, word in (("value", value), ("key", key)) if word is not None]
+    if not words:
+        return []
+    client = stack.enter_context(registry_at(registry, command_config))
+    return [(SchemaWriter(client, f"{topic}-{what}", word), what) for what, word in words]
 
 
 def _check_partition(topic: str, partition: int | None, partitions: int) -> None:

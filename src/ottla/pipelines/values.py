@@ -65,7 +65,7 @@ class Debezium:
 
 Value = Json | Avro | Framed | String | Bytes | Debezium
 
-REGISTRY_URL = "OTTLA_REGISTRY_URL"
+REGISTRY_URL = "OTTLA_REGISTRY"
 """The variable with the address of the registry."""
 
 
@@ -97,7 +97,7 @@ def avro(
 
     With `subject` the values have the framing of a schema registry, and the schema may be left out: it is the `version` of the
     subject. `registry` is its address, or settings such as `{"url": …, "basic.auth.user.info": …}`; by default the variable
-    OTTLA_REGISTRY_URL.
+    OTTLA_REGISTRY.
     """
     if subject is not None:
         return _framed("AVRO", subject, version, schema, registry)

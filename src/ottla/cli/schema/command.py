@@ -16,6 +16,7 @@ from ottla.cli.failure import EXIT_USAGE, Failure
 from ottla.cli.options import CommandConfig, Commands, Json, read_text_or_stdin
 from ottla.cli.output import note, print_document, print_table
 from ottla.cli.schema.place import RegistryUrl, registry_at
+from ottla.cli.schema.records import SUFFIXES
 
 if TYPE_CHECKING:
     from ottla.client.schema_registry import Registered, SchemaRegistry
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 app = Commands(help="Schemas of a schema registry: list, show, register, check, diff, delete.", no_args_is_help=True)
 
-_SUFFIXES = {".avsc": "AVRO", ".json": "JSON", ".proto": "PROTOBUF"}
+
 _INCOMPATIBLE = 1
 
 
@@ -226,7 +227,7 @@ def _segment(subject: str) -> str:
 
 
 def _type(given: SchemaType | None, file: Path) -> str:
-    return given.value.upper() if given is not None else _SUFFIXES.get(file.suffix.lower(), "AVRO")
+    return given.value.upper() if given is not None else SUFFIXES.get(file.suffix.lower(), "AVRO")
 
 
 def _references(words: list[str] | None) -> list[Reference]:
