@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from json.encoder import encode_basestring as _quoted
 from typing import Any, Final, NamedTuple
 
 from ottla.schemas.model import AVRO, Reference
@@ -67,16 +68,15 @@ Value = SchemaVersion | Document | None
 
 def key_bytes(key: LogKey) -> bytes:
     """The one spelling of a key."""
-    fields: dict[str, Any] = {"keytype": key.kind}
-    if key.kind == CONTEXT:
-        fields["tenant"] = TENANT
-        fields["context"] = key.name
-    elif key.name is not None:
-        fields["subject"] = key.name
+    name = "" if key.name is None else _quoted(key.name)
     if key.kind == SCHEMA:
-        fields["version"] = key.version
-    fields["magic"] = 1 if key.kind == SCHEMA else 0
-    return json_bytes(fields)
+        text = f'{{"keytype":"SCHEMA","subject":{name},"version":{key.version},"magic":1}}'
+    elif key.kind == CONTEXT:
+        text = f'{{"keytype":"CONTEXT","tenant":"{TENANT}","context":{name},"magic":0}}'
+    else:
+        subject = f'"subject":{name},' if name else ""
+        text = f'{{"keytype":"{key.kind}",{subject}"magic":0}}'
+    return text.encode("utf-8", "surrogatepass")
 
 
 def schema_value(version: SchemaVersion) -> bytes:
@@ -107,8 +107,8 @@ def read_record(key: bytes | None, value: bytes | None) -> tuple[LogKey, Value] 
     if key is None:
         return Skipped("it has no key")
     try:
-        fields = json.loads(key)
-    except ValueError:
+        fields = json.loads(key.decode())
+    except (ValueError, RecursionError):
         return Skipped("its key is not JSON")
     if not isinstance(fields, dict):
         return Skipped("its key is not a JSON object")
@@ -121,8 +121,8 @@ def read_record(key: bytes | None, value: bytes | None) -> tuple[LogKey, Value] 
     if value is None or kind == NOOP:
         return found, None
     try:
-        document = json.loads(value)
-    except ValueError:
+        document = json.loads(value.decode())
+    except (ValueError, RecursionError):
         return Skipped("its value is not JSON")
     if not isinstance(document, dict):
         return Skipped("its value is not a JSON object")

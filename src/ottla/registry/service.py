@@ -26,7 +26,7 @@ from ottla.registry.log_reader import LogReader
 from ottla.registry.log_writer import Fenced, LogWriter, TooLarge, WriteFailed
 from ottla.registry.membership import Membership
 from ottla.registry.references import resolve, text_of
-from ottla.registry.state import State, guid_of
+from ottla.registry.state import State, digest_of
 from ottla.registry.workers import Workers
 from ottla.schemas.compatibility import Conflict, compared
 from ottla.schemas.model import Reference
@@ -180,7 +180,7 @@ class Registry:
                 if self._basis(schema) == basis:
                     changes.check_may_register(self.state, subject, with_id=request.id >= 0)
                     new = await self._write(changes.register(self.state, schema))
-                    self._remember_canonical(new, guid_of(new).bytes)
+                    self._remember_canonical(new, digest_of(new))
                     return new
             # Somebody changed the subject meanwhile: compare with what it has now.
 
@@ -242,7 +242,7 @@ class Registry:
             return found
         versions = self.state.versions(schema.subject, deleted=deleted)
         alike = [each for each in versions if each.schema_type == schema.schema_type]
-        guid = guid_of(schema).bytes
+        guid = digest_of(schema)
         for each in reversed(await self._parsing(alike)):
             if self._canonical.get(_content_key(each)) == guid:
                 return each
@@ -264,7 +264,7 @@ class Registry:
                     )
                     self._remember_canonical(version, None)
                 else:
-                    self._remember_canonical(version, guid_of(replace(version, text=found.canonical)).bytes)
+                    self._remember_canonical(version, digest_of(replace(version, text=found.canonical)))
         return [each for each in versions if self._canonical.get(_content_key(each)) is not None]
 
     def _remember_canonical(self, version: SchemaVersion, guid: bytes | None) -> None:
@@ -360,7 +360,7 @@ def conflict_messages(verdict: Verdict) -> list[str]:
 
 
 def _content_key(version: SchemaVersion) -> tuple[bytes, str]:
-    return guid_of(version).bytes, subjects.context_of(version.subject) + version.schema_type
+    return digest_of(version), subjects.context_of(version.subject) + version.schema_type
 
 
 def _text_or_nothing(state: State, version: SchemaVersion) -> SchemaText:

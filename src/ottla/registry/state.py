@@ -131,7 +131,7 @@ class State:
         context = subjects.context_of(version.subject)
         self._versions.setdefault(version.subject, {})[version.version] = version
         self._ids.setdefault(context, {}).setdefault(version.id, {})[where] = None
-        self._same.setdefault(context, {})[guid_of(version).bytes, version.schema_type] = version.id
+        self._same.setdefault(context, {})[digest_of(version), version.schema_type] = version.id
         for reference in version.references:
             target = subjects.referenced(version.subject, reference.subject), reference.version
             self._referrers.setdefault(target, {})[where] = None
@@ -146,7 +146,7 @@ class State:
         del places[where]
         if not places:
             del self._ids[context][version.id]
-            same = guid_of(version).bytes, version.schema_type
+            same = digest_of(version), version.schema_type
             if self._same[context].get(same) == version.id:
                 del self._same[context][same]
         for reference in version.references:
@@ -252,7 +252,7 @@ class State:
     def same(self, context: str, version: SchemaVersion) -> list[SchemaVersion]:
         """Where this very schema is registered in a context, deleted versions included. Its subject, version and id do not
         matter."""
-        schema_id = self._same.get(context, {}).get((guid_of(version).bytes, version.schema_type))
+        schema_id = self._same.get(context, {}).get((digest_of(version), version.schema_type))
         return [] if schema_id is None else self.places(context, schema_id)
 
     def with_guid(self, guid: uuid.UUID) -> list[tuple[str, int]]:
@@ -329,6 +329,10 @@ def _number(version: SchemaVersion) -> int:
 
 
 def guid_of(version: SchemaVersion) -> uuid.UUID:
+    return uuid.UUID(bytes=digest_of(version))
+
+
+def digest_of(version: SchemaVersion) -> bytes:
     """The GUID of a schema: a hash of text, references, metadata and rules, as Confluent's registry makes it."""
     hashed = hashlib.md5(usedforsecurity=False)
     hashed.update(_bytes(version.text))
@@ -342,7 +346,7 @@ def guid_of(version: SchemaVersion) -> uuid.UUID:
             except (AttributeError, TypeError):  # a log may hold anything
                 text = str(document)
             hashed.update(b"\x01" + _bytes(text))
-    return uuid.UUID(bytes=hashed.digest())
+    return hashed.digest()
 
 
 def _bytes(text: str) -> bytes:

@@ -58,7 +58,8 @@ class Workers:
         if answer[0] == DONE:
             return answer[1]
         if answer[0] == INVALID:
-            raise (errors.too_large if answer[2] else errors.invalid_schema)(answer[1])
+            # Clients look for these words.
+            raise (errors.too_large if answer[2] else errors.invalid_schema)(f"Invalid schema: {answer[1]}")
         logger.error("Checking a schema failed; please report this:\n%s", answer[1])
         raise errors.invalid_schema("the schema cannot be checked: see the registry's log")
 

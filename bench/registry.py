@@ -1,0 +1,132 @@
+"""The schema registry: registrations, look-ups and reads a second, the start on a full topic, memory.
+
+    python -m bench registry [--schemas 100000] [--clients 8] [--seconds 10]
+
+One Ottla broker, one registry, and clients in processes of their own, all on this machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from ottla.registry.log_format import SCHEMA, LogKey, SchemaVersion, key_bytes, schema_value
+from ottla.testing import Broker, Registry
+
+_HEADERS = {"content-type": "application/vnd.schemaregistry.v1+json"}
+_FIELDS = 20
+
+
+def schema(number: int) -> str:
+    fields = [{"name": f"field_{index}", "type": "string"} for index in range(_FIELDS)]
+    return json.dumps({"type": "record", "name": f"Record{number}", "fields": fields}, separators=(",", ":"))
+
+
+def body(number: int) -> bytes:
+    return json.dumps({"schema": schema(number)}).encode()
+
+
+def register(number: int, first: int = 0) -> tuple[str, str, bytes | None]:
+    number += first
+    return "POST", f"/subjects/subject-{number}/versions", body(number)
+
+
+def look_up(number: int) -> tuple[str, str, bytes | None]:
+    return "POST", f"/subjects/subject-{number % 100}", body(number % 100)
+
+
+def read(number: int) -> tuple[str, str, bytes | None]:
+    return "GET", f"/schemas/ids/{1 + number % 100}", None
+
+
+def calls(address: tuple[str, int], request: Callable[[int], tuple[str, str, bytes | None]], seconds: float, client: int) -> int:
+    """One client: requests one after the other, for so long. Returns their number."""
+    connection = http.client.HTTPConnection(*address, timeout=60)
+    until = time.perf_counter() + seconds
+    count = 0
+    while time.perf_counter() < until:
+        method, path, content = request(client * 1_000_000 + count)
+        connection.request(method, path, content, _HEADERS)
+        answer = connection.getresponse()
+        text = answer.read()
+        assert answer.status == 200, text
+        count += 1
+    connection.close()
+    return count
+
+
+def rate(url: str, request: Callable[[int], tuple[str, str, bytes | None]], clients: int, seconds: float) -> float:
+    host, _, port = url.removeprefix("http://").partition(":")
+    with ProcessPoolExecutor(clients) as pool:
+        counts = list(pool.map(partial(calls, (host, int(port)), request, seconds), range(clients)))
+    return sum(counts) / seconds
+
+
+def fill(bootstrap_servers: str, count: int) -> None:
+    """Write the topic as a registry would have."""
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    topic = NewTopic("_schemas", 1, 1, config={"cleanup.policy": "compact"})
+    admin.create_topics([topic])["_schemas"].result(30)
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "queue.buffering.max.messages": 1_000_000, "acks": "1"})
+    for number in range(count):
+        version = SchemaVersion(f"subject-{number}", 1, number + 1, "AVRO", schema(number))
+        producer.produce("_schemas", schema_value(version), key_bytes(LogKey(SCHEMA, version.subject, 1)))
+        producer.poll(0)
+    producer.flush()
+
+
+def resident_mb(pid: int) -> float:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) / 1024
+
+
+def main(words: list[str]) -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench registry", description=__doc__)
+    parser.add_argument("--schemas", type=int, default=100_000)
+    parser.add_argument("--clients", type=int, default=8)
+    parser.add_argument("--seconds", type=float, default=10.0)
+    options = parser.parse_args(words)
+    settings = {"group.initial.rebalance.delay.ms": 0}
+    with Broker(settings) as broker, Registry(broker) as registry:
+        for number in range(100):
+            register_once(registry.url, number)
+        first = 0
+        for clients in (1, options.clients):
+            for name, request in (
+                ("registrations", partial(register, first=first)),
+                ("look-ups", look_up),
+                ("reads by id", read),
+            ):
+                found = rate(registry.url, request, clients, options.seconds)
+                print(f"{name}, {clients} clients: {found:,.0f}/s", flush=True)
+            first += 1_000_000_000
+        assert registry.process is not None
+        print(f"memory: {resident_mb(registry.process.pid):.0f} MB", flush=True)
+    with Broker(settings) as broker:
+        fill(broker.bootstrap_servers, options.schemas)
+        registry = Registry(broker, start_timeout_s=600)
+        began = time.perf_counter()
+        with registry:
+            took = time.perf_counter() - began
+            assert registry.process is not None
+            print(f"start with {options.schemas:,} schemas: {took:.1f} s, {resident_mb(registry.process.pid):.0f} MB")
+
+
+def register_once(url: str, number: int) -> None:
+    host, _, port = url.removeprefix("http://").partition(":")
+    connection = http.client.HTTPConnection(host, int(port), timeout=60)
+    method, path, content = register(number)
+    connection.request(method, path, content, _HEADERS)
+    answer = connection.getresponse()
+    text = answer.read()
+    assert answer.status == 200, text
+    connection.close()
