@@ -217,3 +217,29 @@ p.sql(orders, to=p.jdbc("{in_postgresql.url}", "log"), name="log", query="SELECT
     shop.run(file)
     assert in_postgresql.tables == {"orders", "log", "ottla_batches"}
     assert len(in_postgresql.rows("SELECT * FROM log")) == 2
+
+
+def test_f82_two_flows_may_make_the_table_of_batches_at_once(
+    shop: Shop, in_postgresql: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both look for it, and one of them comes second."""
+    from ottla.pipelines.spark_jvm import JdbcConnection
+
+    source = shop.topic("orders")
+    file = shop.pipeline(UPSERT.format(source=source, url=in_postgresql.url, more="", history=""))
+    shop.produce(source, [order(1, "ada", 1)])
+    shop.run(file)
+    has = JdbcConnection.has
+    missed: list[str] = []
+
+    def too_early(self: JdbcConnection, table: str) -> bool:
+        if table == "ottla_batches" and not missed:
+            missed.append(table)
+            return False
+        return has(self, table)
+
+    monkeypatch.setattr(JdbcConnection, "has", too_early)
+    shop.produce(source, [order(2, "bob", 2)])
+    shop.run(file)
+    assert missed
+    assert in_postgresql.orders == [("1", "ada", 1.0), ("2", "bob", 2.0)]

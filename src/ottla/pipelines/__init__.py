@@ -20,14 +20,16 @@ The modules, in the order of a run:
 - `preflight` looks at the settings, `topics` asks the cluster for the topics, `java` and `session` start Spark;
 - `frames` turns definitions into DataFrames, with `reading` (a source), `encoding` (a sink), `avro_columns`,
   `registry_columns` (values with a schema id);
-- `running` starts, watches and stops the queries; `progress`, `progress_table`, `progress_metrics` show them;
+- `change_events` reads those of Debezium, `deletes` knows which rows delete;
+- `running` starts, watches and stops the queries, with `restarts`, `alerts` and `housekeeping`; `progress`, `progress_table`,
+  `progress_metrics` show them;
 - `published` tells the cluster about the run, for consoles and exporters;
 - `expectations` are the conditions on a flow's rows;
 - `exactly_once` writes a micro-batch in one Kafka transaction, with `producing` and `sequences` (in tasks), `tables`,
   `dead_letters`, `checkpoint`, `marker`;
 - `preview` shows what a flow makes of the last records, `interactive` is for notebooks; `trial`, `trial_cases` run flows on given
   rows;
-- `status` and `reset` look at flows and start them anew.
+- `status` and `reset` look at flows and start them anew; `deployment` writes what runs a pipeline elsewhere.
 
 `data_source` is `format("ottla")`. `spark_jvm` holds all access to Spark's JVM objects, `spark_errors` all decisions from Spark's
 error texts.

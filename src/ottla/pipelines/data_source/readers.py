@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -17,13 +17,19 @@ from pyspark.sql.datasource import (
     DataSourceWriter,
     InputPartition,
 )
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, ReadMinRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from ottla.client.options import InvalidOption
-from ottla.pipelines.data_source import columns
+from ottla.pipelines.data_source import columns, read_limits
 from ottla.pipelines.data_source.offsets import OffsetRange, SourceOffsets, available, group_ranges, limited, split_ranges
 from ottla.pipelines.data_source.options import EARLIEST, LATEST, SourceOptions, check_batch, check_stream, source_options
+from ottla.pipelines.data_source.read_limits import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
 from ottla.types import ZERO_UUID, TopicPartition
 
 if TYPE_CHECKING:
@@ -67,8 +73,9 @@ class OttlaSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         raise InvalidOption("format", "ottla", _WRITE)
 
-    def streamReader(self, schema: StructType) -> OttlaStreamReader:
-        return OttlaStreamReader(check_stream(self.parsed), columns.checked(schema, self.parsed))
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        reader = OttlaStreamReader(check_stream(self.parsed), columns.checked(schema, self.parsed))
+        return reader if read_limits.ARE_KNOWN else _WithoutLimits(reader)
 
 
 class OttlaReader(DataSourceReader):
@@ -209,11 +216,50 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._client = Client(self.options.client)
         return ReadPlanner(self.options, self._client)
 
+    def end_offsets(self) -> dict[str, Any]:
+        return self._end_offsets().document()
+
+    def check(self, start: dict[str, Any], end: dict[str, Any]) -> None:
+        """Report records that are lost between two offsets."""
+        self._planner().surviving(SourceOffsets.of(start), SourceOffsets.of(end))
+
     def _end_offsets(self) -> SourceOffsets:
         """The present end offsets of all partitions."""
         planner = self._planner()
         found = planner.partitions(missing_ok=True)
         return SourceOffsets(planner.latest(found.positions), found.topic_ids)
+
+
+class _WithoutLimits(DataSourceStreamReader):
+    """A streaming query on Spark 4.1, which asks for the latest offset alone: a batch takes all that is there."""
+
+    def __init__(self, reader: OttlaStreamReader) -> None:
+        for name, value in (
+            ("maxOffsetsPerTrigger", reader.options.offsets_per_trigger_max),
+            ("minOffsetsPerTrigger", reader.options.offsets_per_trigger_min),
+        ):
+            if value is not None:
+                raise InvalidOption(name, str(value), "it needs Spark 4.2 or newer")
+        self._reader = reader
+
+    def initialOffset(self) -> dict[str, Any]:
+        return self._reader.initialOffset()
+
+    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # as in Spark 4.1
+        return self._reader.end_offsets()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        self._reader.check(start, end)
+        return self._reader.partitions(start, end)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self._reader.read(partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        self._reader.commit(end)
+
+    def stop(self) -> None:
+        self._reader.stop()
 
 
 def _limited_to(now: SourceOffsets, target: SourceOffsets) -> SourceOffsets:
@@ -277,4 +323,6 @@ def _read(options: SourceOptions, schema: StructType, partition: InputPartition)
         )
         for topic, number, start, end, topic_id in partition.ranges
     ]
-    return read_ranges(options, entries, to_arrow_schema(schema, timezone="UTC"))
+    # Spark 4.1 takes UTC by itself.
+    arrow = to_arrow_schema(schema, timezone="UTC") if read_limits.ARE_KNOWN else to_arrow_schema(schema)
+    return read_ranges(options, entries, arrow)

@@ -210,8 +210,14 @@ class DatabaseTable:
     def _last_batch(self, connection: JdbcConnection, marker: Marker) -> bool:
         """Whether the database has this batch."""
         if not connection.has(BATCHES):
-            connection.execute(f"CREATE TABLE {BATCHES} ({_BATCHES_COLUMNS})")
-            connection.commit()
+            try:
+                connection.execute(f"CREATE TABLE {BATCHES} ({_BATCHES_COLUMNS})")
+                connection.commit()
+            except Exception:
+                # Another flow has made it meanwhile.
+                connection.rollback()
+                if not connection.has(BATCHES):
+                    raise
         last = connection.text_and_number(f"SELECT query_id, batch_id FROM {BATCHES} WHERE flow = ?", self.group_id)
         connection.rollback()
         return last is not None and last[0] == marker.query_id and last[1] >= marker.batch_id
