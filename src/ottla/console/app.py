@@ -26,7 +26,7 @@ from ottla.console.api import ENDPOINTS
 from ottla.console.console import Console
 from ottla.console.endpoint import Call, Endpoint, read_body
 from ottla.console.failures import as_failure, error_document, status_of
-from ottla.console.guard import Guard
+from ottla.console.guard import Guard, name_of
 from ottla.console.openapi import description
 
 logger = logging.getLogger("ottla.console")
@@ -161,7 +161,7 @@ async def _answer(console: Console, endpoint: Endpoint, request: Request) -> Res
         error = type(failed).__name__ if failure is None else failure.message
         raise
     finally:
-        subject = "/".join(map(str, request.path_params.values()))
+        subject = "/".join(name_of(str(each)) for each in request.path_params.values())
         address = request.client.host if request.client else ""
         await call.blocking(console.audit.write, call.session.user, address, endpoint.operation_id, subject, body, error)
 

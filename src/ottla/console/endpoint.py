@@ -17,6 +17,7 @@ from starlette.responses import Response
 from ottla.cli.connection import Connection
 from ottla.cli.console.settings import Role
 from ottla.cli.failure import EXIT_USAGE, Failure
+from ottla.console.guard import name_of
 from ottla.console.schema import Schema
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class Call:
         return self.session.connection
 
     def path(self, name: str) -> str:
-        return str(self.request.path_params[name])
+        return name_of(str(self.request.path_params[name]))
 
     def path_number(self, name: str) -> int:
         word = self.path(name)

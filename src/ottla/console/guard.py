@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
@@ -83,6 +83,17 @@ def _same_origin(origin: str, authority: str, scheme: str) -> bool:
     return parts.scheme == scheme and parts.netloc.lower() == authority.strip().lower()
 
 
+def routed_path(raw: bytes) -> str:
+    """The path that routes see: decoded, but for what would change its segments. `name_of` decodes a segment in full."""
+    words = raw.decode("ascii", "replace").partition("?")[0].split("/")
+    return "/".join(unquote(word).replace("%", "%25").replace("/", "%2F") for word in words)
+
+
+def name_of(segment: str) -> str:
+    """What a segment of a routed path names: group ids may have slashes."""
+    return unquote(segment)
+
+
 class Guard:
     """The rules as middleware."""
 
@@ -111,4 +122,4 @@ class Guard:
             answer = JSONResponse({"error": {"message": f"refused: {why}", "code": "CROSS_SITE"}}, 403)
             await answer(scope, receive, guarded)
             return
-        await self._app(scope, receive, guarded)
+        await self._app({**scope, "path": routed_path(scope["raw_path"])}, receive, guarded)

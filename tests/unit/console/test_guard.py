@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.cli.console.settings import ConsoleSettings
-from ottla.console.guard import host_of, known_hosts, refusal
+from ottla.console.guard import host_of, known_hosts, name_of, refusal, routed_path
 
 HERE = known_hosts(ConsoleSettings("any:9092"))
 
@@ -66,3 +66,17 @@ def test_further_names() -> None:
 @pytest.mark.parametrize(("authority", "host"), [("[::1]:80", "::1"), ("A.b:80", "a.b"), ("a", "a"), ("::1", "::1")])
 def test_hosts(authority: str, host: str) -> None:
     assert host_of(authority) == host
+
+
+@pytest.mark.parametrize(
+    ("raw", "routed", "named"),
+    [
+        (b"/api/groups/plain", "/api/groups/plain", "plain"),
+        (b"/api/groups/a%2Fb%25%23%20c", "/api/groups/a%2Fb%25# c", "a/b%# c"),
+        (b"/api/groups/%3Cb%3E%C3%A9?x=%2F", "/api/groups/<b>é", "<b>é"),
+        (b"/%61pi/groups/x", "/api/groups/x", "x"),
+    ],
+)
+def test_a_name_with_a_slash_stays_one_segment(raw: bytes, routed: str, named: str) -> None:
+    assert routed_path(raw) == routed
+    assert name_of(routed.rsplit("/", 1)[1]) == named

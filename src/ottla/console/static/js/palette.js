@@ -117,7 +117,7 @@ function Open() {
       act(items[current]);
     }
   };
-  return html`<dialog class="palette" ref=${box} aria-label="Go to" onCancel=${(event) => (event.preventDefault(), close())} onClick=${(event) => event.target === box.current && close()}>
+  return html`<dialog class="palette" ref=${box} aria-label="Go to" onCancel=${(event) => (event.preventDefault(), close())} onClose=${() => box.current && close()} onClick=${(event) => event.target === box.current && close()}>
     <input
       autofocus
       role="combobox"

@@ -195,6 +195,7 @@ export function Dialog({ title, onClose, wide, children, footer, onSubmit }) {
     class=${wide ? "wide" : ""}
     aria-labelledby=${id}
     onCancel=${(event) => (event.preventDefault(), onClose())}
+    onClose=${() => box.current && onClose()}
     onClick=${(event) => event.target === box.current && onClose()}
   >
     <form onSubmit=${submit} novalidate>
@@ -238,7 +239,7 @@ export function ActionDialog({ title, verb, danger, wide, command, confirm, run,
   return html`<${Dialog}
     title=${title}
     wide=${wide}
-    onClose=${() => onClose()}
+    onClose=${() => box.current && onClose()}
     onSubmit=${() => may && act()}
     footer=${html`<button type="button" class="button" onClick=${() => onClose()}>Cancel</button>
       <button type="submit" class="button main-action ${danger ? "danger" : ""}" disabled=${!may}>${busy ? "Working…" : verb}</button>`}
