@@ -1,16 +1,23 @@
 """Compile the hot modules with mypyc. Everything else about the package is in pyproject.toml.
 
 Modules of hot messages are compiled from source that `ottla.wire.generate` writes to build/native.
+The C source is compiled in parts, side by side. A build in place keeps their objects in the cache (`OTTLA_CACHE`, else
+~/.cache/ottla), so that C source that was compiled before is not compiled again, in whatever checkout.
 If compilation fails, the sources run interpreted: slower, with the same results. OTTLA_COMPILE=0 skips compilation; with
 OTTLA_COMPILE=1 a failure is an error, otherwise a warning.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
 import sys
+import sysconfig
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +110,12 @@ DIRECT_CALLS = ["-fvisibility=hidden", "-fno-plt"]
 """Python looks up one symbol only. Other symbols are hidden, so that calls between them need no linker table and may be inlined,
 and calls to libpython take one jump less."""
 
+PARTS = {"wire": ("wire", "protocol"), "storage": ("storage", "records"), "broker": ()}
+"""Packages that are compiled as one, so that calls among them may be inlined. The last part has all others."""
+
+OBJECTS_KEPT_MAX = 30
+"""In the cache; three are one build."""
+
 COMPILE = os.environ.get("OTTLA_COMPILE", "")
 
 
@@ -110,10 +123,27 @@ def warn(reason: object) -> None:
     print(f"warning: ottla's hot modules are not compiled and will run interpreted: {reason}", file=sys.stderr)
 
 
+class Parts:
+    """The C source of all modules in a few parts, each with what it includes."""
+
+    def __init__(self, sources: list[str]) -> None:
+        modules = [path for path in map(Path, sources) if path.name.startswith("__native_ottla___")]
+        rest = [path for path in map(Path, sources) if path not in modules]
+        self.included: dict[str, list[Path]] = {}
+        for name, packages in PARTS.items():
+            mine = [path for path in modules if not packages or path.name.split("___")[1] in packages]
+            modules = [path for path in modules if path not in mine]
+            files = mine if packages else [*rest, *mine]  # mypyc's runtime goes with the last part
+            part = files[0].parent / f"part_{name}.c"
+            part.write_text("".join(f'#include "{path.resolve()}"\n' for path in files))
+            self.included[str(part)] = files
+
+
 class BuildAllOrNone(build_ext):
     """Removes what was built if one module fails: the others could not import it."""
 
     def run(self) -> None:
+        self.uses_cache = bool(self.inplace)  # before setuptools clears it
         try:
             super().run()
         except BaseException as error:
@@ -123,6 +153,56 @@ class BuildAllOrNone(build_ext):
             for extension in self.extensions:  # type: ignore[has-type]
                 Path(self.get_ext_fullpath(extension.name)).unlink(missing_ok=True)
             self.extensions = []  # type: ignore[var-annotated]
+
+    def build_extension(self, ext: Any) -> None:
+        parts: Parts | None = getattr(ext, "parts", None)
+        if parts is not None:
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                ext.extra_objects = list(pool.map(partial(self.object_of, ext, parts), reversed(parts.included)))
+            ext.depends = [*ext.depends, *ext.extra_objects]
+            ext.sources = []
+        super().build_extension(ext)
+
+    def object_of(self, extension: Any, parts: Parts, part: str) -> str:
+        """The object file of a part."""
+        kept = self.cached(extension, parts.included[part]) if self.uses_cache else None
+        if kept is not None and kept.exists():
+            kept.touch()  # as a new one: link it, and drop it last
+            return str(kept)
+        made: str
+        (made,) = self.compiler.compile(
+            [part],
+            output_dir=self.build_temp,
+            include_dirs=extension.include_dirs,
+            extra_postargs=extension.extra_compile_args,
+        )
+        if kept is not None:
+            keep(Path(made), kept)
+        return made
+
+    def cached(self, extension: Any, sources: list[Path]) -> Path:
+        """Where the cache keeps the object file made of these sources in this way."""
+        command: list[str] = [*self.compiler.compiler_so, *extension.extra_compile_args]
+        said = subprocess.run([command[0], "--version"], check=True, capture_output=True).stdout
+        python = f"{sys.version} {sysconfig.get_config_var('EXT_SUFFIX')} {version('mypy')} {version('librt')}"
+        hashed = hashlib.sha256(b"\0".join([said, python.encode(), *map(str.encode, command)]))
+        for path in (*sources, *map(Path, extension.depends)):
+            hashed.update(f"\0{path.name}\0".encode() + path.read_bytes())
+        cache = Path(os.environ.get("OTTLA_CACHE") or "~/.cache/ottla").expanduser()
+        return cache / "objects" / f"{hashed.hexdigest()}.o"
+
+
+def keep(made: Path, kept: Path) -> None:
+    """Copy an object file into the cache, and drop those unused for longest. The build goes on without a cache."""
+    try:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        copy = kept.with_suffix(f".{os.getpid()}")
+        shutil.copyfile(made, copy)
+        copy.replace(kept)
+        for old in sorted(kept.parent.glob("*.o"), key=lambda path: -path.stat().st_mtime)[OBJECTS_KEPT_MAX:]:
+            old.unlink(missing_ok=True)
+    except OSError as error:
+        print(f"setup: compiled modules are not cached: {error}", file=sys.stderr)
 
 
 def extensions() -> list[Any]:
@@ -141,7 +221,9 @@ def extensions() -> list[Any]:
         os.environ["MYPYPATH"] = f"src{os.pathsep}{generated}"  # so that mypy names their modules alike
         # Only the types of what they import are needed: packages that they run with may be missing while this one is built.
         checked = ["--follow-imports=silent", *paths]
-        made: list[Any] = list(mypycify(checked, opt_level="3", debug_level="0", group_name="ottla"))
+        made: list[Any] = list(mypycify(checked, opt_level="3", debug_level="0", group_name="ottla", multi_file=True))
+        (all_modules,) = (extension for extension in made if extension.name == "ottla__mypyc")
+        all_modules.parts = Parts(all_modules.sources)
         if sys.platform == "linux":
             for extension in made:
                 extension.extra_compile_args = [*extension.extra_compile_args, *DIRECT_CALLS]
