@@ -7,7 +7,10 @@ counts: quantiles are those of the time since the older copy. Without a value in
 from __future__ import annotations
 
 from bisect import bisect_left
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
+
+from librt.strings import BytesWriter, read_f64_le, write_f64_le
 
 if TYPE_CHECKING:
     from mypy_extensions import i64
@@ -16,7 +19,10 @@ ROTATION_S: Final = 120
 QUANTILES: Final = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 """Those of Kafka's histograms."""
 
-_BITS: Final = 40
+_CELLS: Final = 1024
+_LEVELS: Final = 4
+_CELLS_PER_CELL: Final = 128
+"""Cells of a level that are one cell of the next level."""
 
 _MANTISSAS: Final = ("1", "1.25", "1.5", "2", "2.5", "3", "4", "5", "6", "8")
 
@@ -24,37 +30,74 @@ TIME_BOUNDS_S: Final = [float(f"{mantissa}e{decade}") for decade in range(-6, 2)
 SIZE_BOUNDS_BYTES: Final = [float(half << exponent) for exponent in range(5, 27) for half in (2, 3)]
 
 
+@lru_cache
+def _starts(bounds: tuple[float, ...]) -> bytes:
+    """By cell: the first bucket that its values may belong to. A cell of level 0 is a quarter of the first bound."""
+    found = bytearray()
+    cell = bounds[0] / 4
+    for _ in range(_LEVELS):
+        found += bytes([bisect_left(bounds, (number - 0.001) * cell) for number in range(_CELLS)])
+        cell *= _CELLS_PER_CELL
+    return bytes(found)
+
+
+@lru_cache
+def _packed(bounds: tuple[float, ...]) -> bytes:
+    out = BytesWriter()
+    for bound in (*bounds, float("inf")):
+        write_f64_le(out, bound)
+    return out.getvalue()
+
+
 class Histogram:
+    """Compiled code adds a value without a call and without making an object."""
+
     def __init__(self, bounds: list[float]) -> None:
         """`bounds`: the largest value of each bucket, ascending; larger values have a bucket of their own."""
         self.bounds = bounds
-        self._scale = max(1.0, 1 / bounds[0])
-        self._starts = [bisect_left(bounds, (1 << bits >> 1) / self._scale) for bits in range(_BITS + 1)]
-        """By the number of bits of a scaled value: the first bucket that it may belong to."""
-        self.counts = [0] * (len(bounds) + 1)
+        self._cells_per_unit = 4 / bounds[0]
+        self._starts = _starts(tuple(bounds))
+        self._packed = _packed(tuple(bounds))
+        self._first_counts = BytesWriter()
+        """Of each bucket up to 255 values, which are then added to `_more_counts`."""
+        self._first_counts.write(bytes(len(bounds) + 1))
+        self._more_counts = [0] * (len(bounds) + 1)
         self.sum = 0.0
-        self._copy = list(self.counts)
+        self._copy = self.counts
         self._older_copy = self._copy
 
     def add(self, value: float) -> None:
-        # As bisect_left(bounds, value), without a call out of compiled code.
-        rest: i64 = int(value * self._scale)
-        bits: i64 = 0
-        while rest > 0 and bits < _BITS:
-            rest >>= 1
-            bits += 1
-        bounds = self.bounds
-        end: i64 = len(bounds)
-        index: i64 = self._starts[bits]
-        while index < end and value > bounds[index]:
+        # As bisect_left(bounds, value).
+        cells = value * self._cells_per_unit
+        level: i64 = 0
+        while cells >= _CELLS and level < _LEVELS - 1:
+            cells /= _CELLS_PER_CELL
+            level += 1
+        cell: i64 = _CELLS - 1
+        if cells < _CELLS:
+            cell = int(cells)
+        bounds = self._packed
+        index: i64 = self._starts[level * _CELLS + cell]
+        while value > read_f64_le(bounds, index * 8):
             index += 1
-        self.counts[index] += 1
+        counts = self._first_counts
+        count = counts[index]
+        if count == 255:
+            counts[index] = 0
+            self._more_counts[index] += 256
+        else:
+            counts[index] = count + 1  # mypyc makes `+=` a call of the interpreter
         self.sum += value
 
     def rotate(self) -> None:
         """Called every ROTATION_S."""
         self._older_copy = self._copy
-        self._copy = list(self.counts)
+        self._copy = self.counts
+
+    @property
+    def counts(self) -> list[int]:
+        """Of each bucket."""
+        return [first + more for first, more in zip(self._first_counts.getvalue(), self._more_counts, strict=True)]
 
     @property
     def count(self) -> int:

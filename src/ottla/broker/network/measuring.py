@@ -24,6 +24,8 @@ from ottla.ports import FileRange, Part
 from ottla.protocol.registry import API_BY_NAME, Api
 
 if TYPE_CHECKING:
+    from mypy_extensions import i64
+
     from ottla.broker.network.connection import Connection
     from ottla.protocol.messages.fetch import FetchResponse
     from ottla.protocol.messages.produce import ProduceResponse
@@ -42,9 +44,9 @@ class ConnectionTraffic:
     """Of one connection."""
 
     def __init__(self) -> None:
-        self.requests = 0
-        self.bytes_in = 0
-        self.bytes_out = 0
+        self.requests: i64 = 0
+        self.bytes_in: i64 = 0
+        self.bytes_out: i64 = 0
         self.client_id = ""
         self.software_name = "unknown"
         self.software_version = "unknown"
@@ -54,7 +56,7 @@ class VersionCount:
     """Requests of one API in one version."""
 
     def __init__(self) -> None:
-        self.requests = 0
+        self.requests: i64 = 0
 
 
 class RequestStatistics:
@@ -63,7 +65,7 @@ class RequestStatistics:
     def __init__(self, name: str) -> None:
         self.name = name
         self.by_version: dict[int, VersionCount] = {}
-        self.good = 0
+        self.good: i64 = 0
         """Error codes NONE in responses."""
         self.failures: dict[int, int] = {}
         """Other error codes in responses."""
@@ -182,24 +184,26 @@ class RequestMeasure(RequestObserver):
             meter.end(request, response, error_code)
             if meter.throttle_ms > 0:
                 self.statistics.throttle_s.add(meter.throttle_ms / 1000)
-        self._count(response)
+        statistics = self.statistics
+        statistics.good += self._good(response, statistics.failures) if response is not None else 1
         if response is None:
-            self._record()
+            self._answered(0, 0)
 
     def finish(self, parts: list[Part]) -> list[Part]:
-        size = 0
-        files = 0
+        only = parts[0]
+        if len(parts) == 1 and isinstance(only, bytes):
+            self._answered(len(only), 0)
+            return parts
+        size: i64 = 0
+        files: i64 = 0
         for part in parts:
-            if isinstance(part, FileRange):
+            if isinstance(part, bytes):
+                size += len(part)
+            elif isinstance(part, FileRange):
                 files += part.size
             else:
                 size += len(part)
-        self.traffic.bytes_out += size + files
-        if files > SENT_AT_ONCE_BYTES:
-            self._encoded = self._monotonic()
-            self._connection.sending = self
-        else:
-            self._record()
+        self._answered(size, files)
         return parts
 
     def sent(self) -> None:
@@ -209,26 +213,28 @@ class RequestMeasure(RequestObserver):
         statistics.send_s.add(now - self._encoded)
         self._record_stages(statistics, now, now - self._encoded)
 
-    def _count(self, response: Any) -> None:
-        statistics = self.statistics
-        self._by_version.requests += 1
-        size = self._request_bytes
-        statistics.size_bytes.add(size)
-        traffic = self.traffic
-        traffic.requests += 1
-        traffic.bytes_in += size + 4
-        statistics.good += self._good(response, statistics.failures) if response is not None else 1
-
     def _good(self, response: Any, failures: dict[int, int]) -> int:
         """How many error codes of the response are NONE; the others go to `failures`."""
         return self._error_codes.count(response, failures) if self._error_codes.any else 1
 
-    def _record(self) -> None:
+    def _answered(self, buffers_bytes: i64, files_bytes: i64) -> None:
+        """Count the request, whose reply is so large."""
         now = self._monotonic()
-        if self._waits_since:
-            self._record_stages(self.statistics, now, 0.0)
+        request_bytes: i64 = self._request_bytes
+        self._by_version.requests += 1
+        traffic = self.traffic
+        traffic.requests += 1
+        traffic.bytes_in += request_bytes + 4
+        traffic.bytes_out += buffers_bytes + files_bytes
+        statistics = self.statistics
+        statistics.size_bytes.add(float(request_bytes))
+        if files_bytes > SENT_AT_ONCE_BYTES:
+            self._encoded = now
+            self._connection.sending = self
+        elif self._waits_since:
+            self._record_stages(statistics, now, 0.0)
         else:
-            self.statistics.at_once_s.add(now - self._began)
+            statistics.at_once_s.add(now - self._began)
 
     def _record_stages(self, statistics: RequestStatistics, now: float, sending_s: float) -> None:
         total = now - self._began
@@ -264,7 +270,7 @@ class FetchMeasure(RequestMeasure):
         super().end(request, response, error_code)
 
     def _good(self, response: FetchResponse, failures: dict[int, int]) -> int:
-        good = 0
+        good: i64 = 0
         code = response.error_code
         if code == 0:
             good = 1
@@ -284,7 +290,7 @@ class ProduceMeasure(RequestMeasure):
     """Reads the error codes of the most frequent response without looking up names."""
 
     def _good(self, response: ProduceResponse, failures: dict[int, int]) -> int:
-        good = 0
+        good: i64 = 0
         for topic in response.responses:
             for partition in topic.partition_responses:
                 code = partition.error_code

@@ -6,11 +6,14 @@ counts too, the counts of a topic end with its last replica on this broker, and 
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.validate import NO_KEY, WRONG_CRC, WRONG_MAGIC, WRONG_OFFSET, RecordsRefused
 from ottla.storage.results import AppendInfo
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
 _EXPECTED_OF_PRODUCE: Final = frozenset(
     (
@@ -39,24 +42,24 @@ _EXPECTED_OF_FETCH: Final = frozenset(
 
 class TopicTraffic:
     def __init__(self) -> None:
-        self.messages_in = 0
-        self.bytes_in = 0
-        self.bytes_out = 0
+        self.messages_in: i64 = 0
+        self.bytes_in: i64 = 0
+        self.bytes_out: i64 = 0
         """To consumers."""
-        self.bytes_rejected = 0
-        self.replication_bytes_in = 0
-        self.replication_bytes_out = 0
-        self.reassignment_bytes_in = 0
-        self.reassignment_bytes_out = 0
-        self.produce_requests = 0
+        self.bytes_rejected: i64 = 0
+        self.replication_bytes_in: i64 = 0
+        self.replication_bytes_out: i64 = 0
+        self.reassignment_bytes_in: i64 = 0
+        self.reassignment_bytes_out: i64 = 0
+        self.produce_requests: i64 = 0
         """One for each partition of a request, as are the next three."""
-        self.fetch_requests = 0
-        self.failed_produce_requests = 0
-        self.failed_fetch_requests = 0
-        self.wrong_crc = 0
-        self.wrong_magic = 0
-        self.wrong_offset = 0
-        self.without_key = 0
+        self.fetch_requests: i64 = 0
+        self.failed_produce_requests: i64 = 0
+        self.failed_fetch_requests: i64 = 0
+        self.wrong_crc: i64 = 0
+        self.wrong_magic: i64 = 0
+        self.wrong_offset: i64 = 0
+        self.without_key: i64 = 0
 
     def appended(self, info: AppendInfo) -> None:
         self.produce_requests += 1
