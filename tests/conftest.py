@@ -7,6 +7,7 @@ examples each time: `HYPOTHESIS_PROFILE=random make test`.
 from __future__ import annotations
 
 import os
+import signal
 from typing import Any
 
 import pytest
@@ -19,3 +20,7 @@ _SLOW: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck
 settings.register_profile("same", derandomize=True, database=None, **_SLOW)
 settings.register_profile("random", **_SLOW)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell starts a background job so, and the commands under test would inherit that they ignore Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)

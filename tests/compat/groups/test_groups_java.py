@@ -122,7 +122,16 @@ def team(*makers: Callable[[], Verifiable]) -> Iterator[list[Verifiable]]:
                 each.end(signal.SIGKILL)
 
 
-@pytest.mark.parametrize("assignor", ["RangeAssignor", "RoundRobinAssignor", "StickyAssignor", "CooperativeStickyAssignor"])
+# The broker hands on what the leader assigned: one eager and the cooperative protocol differ for it, the others are slow.
+@pytest.mark.parametrize(
+    "assignor",
+    [
+        "RangeAssignor",
+        pytest.param("RoundRobinAssignor", marks=pytest.mark.slow),
+        pytest.param("StickyAssignor", marks=pytest.mark.slow),
+        "CooperativeStickyAssignor",
+    ],
+)
 def test_f36_java_consumers_share_and_follow_leavers_and_the_dead(
     servers: str, group: str, filled: Callable[..., str], assignor: str
 ) -> None:

@@ -116,7 +116,9 @@ def relayed(servers: str, version: str, blows: int, path: Path, victim: Callable
 
 
 @pytest.mark.parametrize(
-    ("version", "blows"), [(KAFKA_4, 4), (KAFKA_3, 4), pytest.param(KAFKA_4, 40, marks=pytest.mark.slow)], ids=str
+    ("version", "blows"),
+    [(KAFKA_4, 4), pytest.param(KAFKA_3, 4, marks=pytest.mark.slow), pytest.param(KAFKA_4, 40, marks=pytest.mark.slow)],
+    ids=str,
 )
 def test_t13_in_java(version: str, blows: int, tmp_path: Path) -> None:
     with Broker(BROKER) as broker:
