@@ -195,7 +195,8 @@ class DatabaseTable:
             connection.close()
 
     def _staging_prefix(self, name: str) -> str:
-        return f"{name.strip(chr(34) + '`[]')[:24]}_ottla_{crc32(self.group_id.encode()):08x}_"
+        plain = re.sub(r"[^A-Za-z0-9_]", "", name)[:24]
+        return f"{plain}_ottla_{crc32(self.group_id.encode()):08x}_"
 
     def _sweep(self, connection: JdbcConnection) -> None:
         if self._swept:

@@ -43,12 +43,19 @@ class Dialect:
         return str(int(value)) if self is SQL_SERVER else str(value).upper()
 
 
+# Keys that differ in case only are different keys.
+_MYSQL_KEY = "VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
 POSTGRESQL = Dialect("PostgreSQL", ("org.postgresql.Driver",), '""', "BOOLEAN", "TIMESTAMP(6) WITH TIME ZONE", "TEXT")
-MYSQL = Dialect("MySQL", ("com.mysql.cj.jdbc.Driver", "org.mariadb.jdbc.Driver"), "``", "BOOLEAN", "TIMESTAMP(6)", "VARCHAR(255)")
+MYSQL = Dialect("MySQL", ("com.mysql.cj.jdbc.Driver", "org.mariadb.jdbc.Driver"), "``", "BOOLEAN", "TIMESTAMP(6)", _MYSQL_KEY)
 MARIADB = replace(MYSQL, name="MariaDB", drivers=("org.mariadb.jdbc.Driver",))
 H2 = Dialect("H2", ("org.h2.Driver",), '""', "BOOLEAN", "TIMESTAMP(6) WITH TIME ZONE", "VARCHAR(255)")
 SQL_SERVER = Dialect(
-    "SQL Server", ("com.microsoft.sqlserver.jdbc.SQLServerDriver",), "[]", "BIT", "DATETIME2(6)", "NVARCHAR(255)"
+    "SQL Server",
+    ("com.microsoft.sqlserver.jdbc.SQLServerDriver",),
+    "[]",
+    "BIT",
+    "DATETIME2(6)",
+    "NVARCHAR(255) COLLATE Latin1_General_100_BIN2",
 )
 DIALECTS = {
     "jdbc:postgresql:": POSTGRESQL,
@@ -152,7 +159,8 @@ def _same_key(dialect: Dialect, key: Sequence[str]) -> str:
 def _same_value(dialect: Dialect, left: str, right: str) -> str:
     """Whether two values are equal, or both null."""
     if dialect in (MYSQL, MARIADB):
-        return f"{left} <=> {right}"
+        # Otherwise a change of case would be no change.
+        return f"CAST({left} AS BINARY) <=> CAST({right} AS BINARY)"
     if dialect is SQL_SERVER:
         return f"EXISTS (SELECT {left} INTERSECT SELECT {right})"
     return f"{left} IS NOT DISTINCT FROM {right}"
