@@ -15,9 +15,9 @@ INTERPRETED := tests/unit/records tests/unit/wire tests/unit/storage tests/unit/
 	tests/broker/test_fetch_codec.py tests/broker/test_produce_codec.py tests/broker/test_flush_first.py tests/sim/test_planted.py
 # Keep the bytecode of the tests, even where PYTHONDONTWRITEBYTECODE is set: collecting takes a third of the time.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -q
-# Four workers on two cores: tests of real processes mostly wait. A file stays on one worker, which starts its broker once. The order
+# Five workers on two cores: tests of real processes mostly wait. A file stays on one worker, which starts its broker once. The order
 # is that of the folders: sorted by number of tests, files with a few long tests would run last.
-PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder
+PARALLEL := -n 5 --dist loadfile --no-loadscope-reorder
 # Tests without a shared broker go to any idle worker: the planted bugs are one file and more than half of the time.
 SPREAD := -n 3 --dist worksteal
 
