@@ -31,6 +31,7 @@ METRICS_ON = {"metrics_listener": "127.0.0.1:0"}
 NOT_ALWAYS = {metric.name for metric in OF_ZOOKEEPER} | {
     "kafka_server_fetcherlagmetrics_consumerlag",
     "kafka_server_replicafetchermanager_maxlag",
+    "kafka_server_replicafetchermanager_minfetchrate",
     "kafka_server_quota_byte_rate",
     "kafka_server_quota_request_time",
     "kafka_server_quota_throttle_time",

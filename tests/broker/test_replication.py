@@ -878,6 +878,7 @@ def test_metrics_of_leader_and_followers(tmp_path: Path) -> None:
         assert leader['kafka_cluster_partition_insyncreplicascount{topic="t",partition="0"}'] == 3
         assert follower['kafka_cluster_partition_insyncreplicascount{topic="t",partition="0"}'] == 0
         assert follower['kafka_server_replicafetchermanager_maxlag{clientId="Replica"}'] == 0
+        assert leader['kafka_server_replicafetchermanager_minfetchrate{clientId="Replica"}'] == 0
 
         with deaf(cluster, 3):
             await cluster.produce(1, b"v", acks=1)

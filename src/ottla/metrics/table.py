@@ -111,6 +111,8 @@ OF_REPLICAS: Final = (
     _row("kafka_server_fetcherlagmetrics_consumerlag", _G, "clientId topic partition",
         "Records that this follower is behind its leader's high watermark."),
     _row("kafka_server_replicafetchermanager_maxlag", _G, "clientId", "The largest of them."),
+    _row("kafka_server_replicafetchermanager_minfetchrate", _G, "clientId",
+        "Fetches per second of the slowest fetcher of this follower, weighed over the last minute. 0: it follows nobody."),
 )
 
 OF_STORAGE: Final = (
@@ -124,6 +126,8 @@ OF_STORAGE: Final = (
     _row("ottla_log_dir_free_bytes", _G, "logDirectory", "Space on it that the broker may still use."),
     _row("kafka_log_logflushstats_logflushrateandtimems", _S, "", "Flushes of logs, and how long they took."),
     _row("kafka_log_logcleaner_max_clean_time_secs", _G, "", "How long the last pass of compaction took."),
+    _row("kafka_log_logcleaner_max_compaction_delay_secs", _G, "",
+        "How much longer than max.compaction.lag.ms the oldest records wait for compaction."),
     _row("kafka_log_logcleaner_deadthreadcount", _G, "", "Always 0: compaction has no threads that die."),
     _row("kafka_log_logcleanermanager_uncleanable_partitions_count", _G, "logDirectory", "Logs that compaction gave up."),
 )
@@ -137,6 +141,8 @@ OF_CONTROLLER: Final = (
     _row(f"{CONTROLLER}_activebrokercount", _G, "", "Registered brokers."),
     _row("kafka_controller_controllereventmanager_eventqueuesize", _G, "",
         "Work of the controller under way, apart from requests."),
+    _row("kafka_controller_controllereventmanager_eventqueuetimems", _S, "",
+        "How long changes of the cluster waited for those before them."),
     _row("kafka_controller_controllerstats_uncleanleaderelections_total", _C, "", "Leaders elected from outside of the ISR."),
     _row("kafka_controller_controllerstats_leaderelectionrateandtimems", _S, "",
         "Changes in which partitions got other leaders, and how long they took."),

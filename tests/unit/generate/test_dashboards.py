@@ -24,9 +24,7 @@ OF_PIPELINES = {
         for name in ("rows_in", "records_out", "dead_letters", "unmet", "late_rows", "batches", "run_again")
     ),
 }
-OF_APACHE_KAFKA = {"kafka_server_replicafetchermanager_minfetchrate"}
-"""Of its brokers only."""
-KNOWN = EXPORTED | set(METRICS) | OF_PIPELINES | OF_APACHE_KAFKA | {"up"}
+KNOWN = EXPORTED | set(METRICS) | OF_PIPELINES | {"up"}
 METRIC = re.compile(r"\b((?:kafka|ottla|kminion|process)_\w+|up\b)(?![\w(]|\s*=)")
 
 

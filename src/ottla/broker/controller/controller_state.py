@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any
+from typing import Any, Literal
 
 from ottla.cluster.controller_term import ControllerTerm, TopicResult
 from ottla.cluster.image import ClusterImage, TopicImage
@@ -21,6 +21,23 @@ from ottla.ports import BadVersion, Change, NodeExists, StoreError, StoreUnavail
 logger = logging.getLogger(__name__)
 
 
+class ChangeLock(asyncio.Lock):
+    """Orders the changes of the image."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.on_wait: Callable[[float], None] | None = None
+        """With metrics: told for how many seconds a change waited for those before it."""
+
+    async def acquire(self) -> Literal[True]:
+        if self.on_wait is None:
+            return await super().acquire()
+        began = asyncio.get_running_loop().time()
+        taken = await super().acquire()
+        self.on_wait(asyncio.get_running_loop().time() - began)
+        return taken
+
+
 class ControllerState:
     def __init__(self, broker_id: int, settings: BrokerSettings) -> None:
         self.broker_id = broker_id
@@ -29,7 +46,7 @@ class ControllerState:
         self.term: ControllerTerm | None = None
         self.image = ClusterImage("")
         """The cluster as this controller last wrote it; empty while another broker is the controller."""
-        self.lock = asyncio.Lock()
+        self.lock = ChangeLock()
         self.on_change: Callable[[ClusterImage, ClusterImage, float], None] | None = None
         """With metrics: told the image before and after a change, and the loop's time when it began."""
         self._tasks: set[asyncio.Task[None]] = set()

@@ -22,10 +22,13 @@ class ControllerCollector:
         self._state = state
         self.took_s = Histogram(TIME_BOUNDS_S)
         """How long changes took in which partitions got other leaders."""
+        self.waited_s = Histogram(TIME_BOUNDS_S)
+        """How long changes waited for those before them."""
         self._unclean = 0
         self._counted: ClusterImage | None = None
         self._offline = self._imbalanced = self._partitions = 0
         state.on_change = self._changed
+        state.lock.on_wait = self.waited_s.add
 
     def _changed(self, before: ClusterImage, after: ClusterImage, began: float) -> None:
         elections = 0
@@ -53,6 +56,8 @@ class ControllerCollector:
         yield single(METRICS[f"{CONTROLLER}_activebrokercount"], len(image.brokers))
         yield single(METRICS["kafka_controller_controllereventmanager_eventqueuesize"], state.waiting)
         yield single(METRICS["kafka_controller_controllerstats_uncleanleaderelections_total"], self._unclean)
+        waits = Distribution((), TIME_BOUNDS_S, self.waited_s.counts, self.waited_s.recent(), self.waited_s.sum)
+        yield from quantile_families(METRICS["kafka_controller_controllereventmanager_eventqueuetimems"], [waits], 1000)
         elections = Distribution((), TIME_BOUNDS_S, self.took_s.counts, self.took_s.recent(), self.took_s.sum)
         yield from quantile_families(METRICS["kafka_controller_controllerstats_leaderelectionrateandtimems"], [elections], 1000)
 

@@ -135,7 +135,7 @@ class Monitor:
 
     def watch_controller(self, state: ControllerState) -> None:
         collector = ControllerCollector(state)
-        self._histograms.append(collector.took_s)
+        self._histograms += [collector.took_s, collector.waited_s]
         self.collect(collector)
 
     def watch_coordinators(self, groups: GroupCoordinators, transactions: TransactionCoordinators) -> None:

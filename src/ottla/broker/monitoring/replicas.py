@@ -102,6 +102,8 @@ class ReplicaCollector:
         )
         largest = max((lag for _, lag in lags), default=0)
         yield family(METRICS["kafka_server_replicafetchermanager_maxlag"], [(("Replica",), largest)])
+        rate = round(fetchers.fetch_rate_min(), 3)
+        yield family(METRICS["kafka_server_replicafetchermanager_minfetchrate"], [(("Replica",), rate)])
 
 
 def _by_partition(name: str, labelled: list[tuple[str, Partition]], value_of: Callable[[Partition], int]) -> Family:

@@ -43,6 +43,7 @@ class StorageCollector:
 
     def _compaction(self, online: list[str]) -> Iterator[Family]:
         yield single(METRICS["kafka_log_logcleaner_max_clean_time_secs"], round(self._cleaner.last_pass_s, 3))
+        yield single(METRICS["kafka_log_logcleaner_max_compaction_delay_secs"], self._cleaner.overdue_s)
         yield single(METRICS["kafka_log_logcleaner_deadthreadcount"], 0)
         given_up = self._cleaner.uncleanable()
         counts = [((path,), sum(_is_in(log, path, self._partitions) for log in given_up)) for path in online]

@@ -73,6 +73,11 @@ class Cleaner:
         """How long the pass took that ended last."""
         return self._compactor.last_pass_s
 
+    @property
+    def overdue_s(self) -> int:
+        """How much longer than `max.compaction.lag.ms` the oldest records wait."""
+        return self._logs.overdue_ms // 1000
+
     def uncleanable(self) -> list[Log]:
         """The logs that are skipped until the broker restarts."""
         return self._logs.uncleanable()

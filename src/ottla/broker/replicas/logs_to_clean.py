@@ -34,6 +34,8 @@ class LogsToClean:
         self._clock_watch = clock_watch
         self._counters = counters
         self._uncleanable: set[Log] = set()
+        self.overdue_ms = 0
+        """How much longer than `max.compaction.lag.ms` the oldest records waited, when a log was last chosen."""
 
     async def next(self, busy: Container[Partition]) -> tuple[Partition, LogToClean] | None:
         """The dirtiest log that is due, except those of the `busy` partitions."""
@@ -56,6 +58,7 @@ class LogsToClean:
                 partition.failed(error)
             except Exception as error:
                 self.set_aside(partition, error)
+        self.overdue_ms = max((dirt.overdue_ms for _, dirt in found.values()), default=0)
         best = dirtiest(dirt for _, dirt in found.values())
         if best is None or best.log.closed:
             return None

@@ -27,6 +27,7 @@ from ottla.broker.replicas.flusher import Flusher
 from ottla.broker.replicas.partition import Partition
 from ottla.coordinator.shard import positive_hash
 from ottla.errors import ErrorCode, KafkaError
+from ottla.metrics.rate import OneMinuteRate
 from ottla.ports import Clock, FileRange
 from ottla.protocol.messages.fetch import (
     FetchPartition,
@@ -142,6 +143,11 @@ class ReplicaFetchers:
         """How many records each followed partition is behind its leader's high watermark."""
         return [lag for fetcher in self._fetchers.values() for lag in fetcher.lags()]
 
+    def fetch_rate_min(self) -> float:
+        """Fetches per second of the slowest fetcher; 0 without any."""
+        now_s = self._clock.monotonic()
+        return min((fetcher.rate.per_second(now_s) for fetcher in self._fetchers.values()), default=0.0)
+
     async def close(self) -> None:
         self._closed = True
         fetchers, self._fetchers = list(self._fetchers.values()), {}
@@ -173,6 +179,8 @@ class _Fetcher:
         self._purpose = f"fetcher-{number}"
         self._followed: dict[TopicPartition, _Followed] = {}
         self._session: FollowerSession[Key, FetchState] = FollowerSession()
+        self.rate = OneMinuteRate(clock.monotonic())
+        """Of fetch requests."""
         self._news = asyncio.Event()
         self._unsound: set[DataDir] = set()
         """Directories whose checkpoints are beyond a truncation."""
@@ -241,6 +249,7 @@ class _Fetcher:
         states = {key: _fetch_state(followed.partition) for key, followed in due.items()}
         asked = self._session.request(states)
         settings = self._metadata.settings
+        self.rate.add(self._clock.monotonic())
         try:
             response: FetchResponse = await self._inter_broker.call(
                 self._leader,

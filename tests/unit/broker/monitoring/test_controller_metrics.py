@@ -42,6 +42,30 @@ def test_elections_are_counted_and_unclean_ones_apart() -> None:
     run(case())
 
 
+def test_changes_that_wait_for_others_are_timed() -> None:
+    async def case() -> None:
+        state = ControllerState(1, BrokerSettings.parse({"listeners": "PLAINTEXT://127.0.0.1:0"}))
+        collector = ControllerCollector(state)
+        loop = asyncio.get_running_loop()
+
+        async def change() -> None:
+            async with state.lock:
+                pass
+
+        async with state.lock:
+            second = loop.create_task(change())
+            await asyncio.sleep(0)  # it waits
+            begun = loop.time()
+            while loop.time() == begun:
+                await asyncio.sleep(0)
+        await second
+        found = values(collector)
+        assert found["kafka_controller_controllereventmanager_eventqueuetimems_count"] == 2
+        assert collector.waited_s.sum > 0
+
+    run(case())
+
+
 def test_a_broker_that_is_not_the_controller_tells_nothing_of_the_cluster() -> None:
     async def case() -> None:
         state = ControllerState(1, BrokerSettings.parse({"listeners": "PLAINTEXT://127.0.0.1:0"}))

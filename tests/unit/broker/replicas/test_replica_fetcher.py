@@ -7,6 +7,7 @@ from typing import Any
 
 from ottla.broker.replicas.replica_fetcher import FetchState, _Fetcher, _Followed
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from ottla.runtime.clock import SystemClock
 from ottla.types import TopicPartition
 
 KEY = TopicPartition("t", 0)
@@ -17,7 +18,7 @@ def test_what_came_for_a_former_role_is_said_again() -> None:
     over; the leader's session had noted that it was told, and a follower's high watermark stood still."""
     partition: Any = SimpleNamespace(topic_partition=KEY, topic_id=b"i" * 16, leader_epoch=3, is_leader=False, is_offline=False)
     unused: Any = None
-    fetcher = _Fetcher(unused, unused, unused, unused, unused, leader=1, number=0)
+    fetcher = _Fetcher(unused, unused, SystemClock(), unused, unused, leader=1, number=0)
     former = _Followed(partition)
     partition.leader_epoch = 4
     fetcher._followed = {KEY: _Followed(partition)}
