@@ -1,0 +1,17 @@
+"""confluent-kafka-python's own tests of schema registries: every test of tests.allow passes (the ratchet). See FINDINGS.md."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.kit import ROOT
+
+
+@pytest.mark.slow
+def test_what_must_pass_passes() -> None:
+    command = [sys.executable, "-m", "tests.compat.confluent_registry.run"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
