@@ -221,3 +221,32 @@ def test_a_pipeline_reads_and_writes_keys_and_values_of_every_type(
     rows = ottla.testing.run_flow(merged, records)
     assert sorted((row["id"], row["to"]) for row in rows) == [(1, "Ana"), (2, "Ana"), (3, "Ana")]
     assert sorted(each.reason.split(":")[0] for each in rows.dead_letters) == ["no value of a schema registry"] * 3
+
+
+@pytest.mark.parametrize(
+    ("schema_type", "schema"), [(AVRO, SECOND), (JSON, {"properties": {"id": {"type": "integer"}}}), (PROTOBUF, PROTO % "")]
+)
+def test_functions_for_any_frame(world: World, spark: SparkSession, schema_type: str, schema: Any) -> None:
+    from pyspark.sql import functions as F
+
+    subject = world.register("orders", schema_type, schema)
+    made: dict[str, Any] = {AVRO: lambda name, **more: p.avro(subject=name, **more), JSON: p.json_schema, PROTOBUF: p.protobuf}
+    value = made[schema_type](subject, registry=world.url)
+    row = F.struct(
+        F.lit(7).cast("bigint").alias("id"), F.lit("Ana").alias("to"), F.lit(1.5).alias("amount"),
+        F.lit(None).cast("timestamp").alias("at"), F.lit(None).cast("date").alias("day"),
+    )  # fmt: skip
+    frame = spark.range(1).select(p.to_registry(row, value).alias("good"), F.lit(b"nonsense").alias("bad"))
+    found = frame.select(
+        "good",
+        p.from_registry("good", value).alias("read"),
+        p.from_registry(F.col("bad"), value).alias("none"),
+        p.from_registry("bad", value, reason="why")["why"].alias("why"),
+    ).first()
+    assert found is not None
+    assert world.decode(bytes(found["good"]))["id"] in (7, "7")
+    assert found["read"]["id"] == 7
+    assert found["none"] is None
+    assert "no value of a schema registry" in found["why"]
+    with pytest.raises(PipelineError, match="has no subject"):
+        p.from_registry("good", p.avro(json.dumps(FIRST)))

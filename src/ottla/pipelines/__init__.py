@@ -19,7 +19,7 @@ The modules, in the order of a run:
   the flows, `project` reads the settings, `failure` is the error that names the user's line;
 - `preflight` looks at the settings, `topics` asks the cluster for the topics, `java` and `session` start Spark;
 - `frames` turns definitions into DataFrames, with `reading` (a source), `encoding` (a sink), `avro_columns`,
-  `registry_columns` (values with a schema id);
+  `registry_columns` (values with a schema id) and its `registry_functions`;
 - `change_events` reads those of Debezium, `deletes` knows which rows delete;
 - `running` starts, watches and stops the queries, with `restarts`, `alerts` and `housekeeping`; `progress`, `progress_table`,
   `progress_metrics` show them;
@@ -41,6 +41,7 @@ from ottla.pipelines.declare import expect, files, flow, jdbc, sink, source, sql
 from ottla.pipelines.definitions import Files, Flow, Sink, Source, Table
 from ottla.pipelines.failure import PipelineError
 from ottla.pipelines.interactive import run
+from ottla.pipelines.registry_functions import from_registry, to_registry
 from ottla.pipelines.values import (
     Avro,
     Bytes,
@@ -76,6 +77,7 @@ __all__ = [
     "expect",
     "files",
     "flow",
+    "from_registry",
     "jdbc",
     "json",
     "json_schema",
@@ -86,4 +88,5 @@ __all__ = [
     "sql",
     "string",
     "table",
+    "to_registry",
 ]

@@ -6,14 +6,14 @@ indexes of a value say which message of its own schema it is; the reader's is th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from ottla.client.schema_values import message_class
 from ottla.pipelines.failure import PipelineError, Place
-from ottla.schemas.framing import NotFramed, read_indexes, write_indexes
+from ottla.schemas.framing import PREFIX_BYTES, NotFramed, read_indexes, write_indexes
 from ottla.schemas.model import ParsedSchema
 from ottla.schemas.protobuf.protobuf_schema import ProtobufSchema
 
@@ -77,30 +77,27 @@ def _is_wrapper(message: Descriptor) -> bool:
     return bool(message.file.name == "google/protobuf/wrappers.proto")
 
 
-def decoder(writer: ParsedSchema, reader: ParsedSchema) -> Callable[[list[bytes]], Iterator[dict[str, Any] | str]]:
+def decoder(writer: ParsedSchema, reader: ParsedSchema) -> Callable[[list[bytes]], list[dict[str, Any] | str]]:
     """Reads values of the writer's schema as rows of the reader's first message."""
     assert isinstance(writer, ProtobufSchema), writer
     wanted = reader.name
     message = message_class(reader, (0,))
     row = _reader(message.DESCRIPTOR)
 
-    def decode(values: list[bytes]) -> Iterator[dict[str, Any] | str]:
-        for value in values:
-            try:
-                indexes, start = read_indexes(value, 5)
-            except NotFramed as error:
-                yield f"no Protobuf value of a schema registry: {error}"
-                continue
-            name = writer.message_name(indexes)
-            if name != wanted:
-                yield f"the value is a {name or 'message that its schema does not have'}, not a {wanted}"
-                continue
-            try:
-                yield row(message.FromString(value[start:]))
-            except Exception as error:
-                yield f"not Protobuf of its schema: {type(error).__name__}"
+    def decode(value: bytes) -> dict[str, Any] | str:
+        try:
+            indexes, start = read_indexes(value, PREFIX_BYTES)
+        except NotFramed as error:
+            return f"no Protobuf value of a schema registry: {error}"
+        name = writer.message_name(indexes)
+        if name != wanted:
+            return f"the value is a {name or 'message that its schema does not have'}, not a {wanted}"
+        try:
+            return row(message.FromString(value[start:]))
+        except Exception as error:
+            return f"not Protobuf of its schema: {type(error).__name__}"
 
-    return decode
+    return lambda values: list(map(decode, values))
 
 
 def _reader(message: Descriptor) -> Callable[[Any], dict[str, Any]]:

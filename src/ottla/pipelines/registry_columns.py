@@ -8,7 +8,7 @@ which Spark tries again.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -17,7 +17,7 @@ from ottla.pipelines import avro_columns
 from ottla.pipelines.definitions import Sink
 from ottla.pipelines.failure import PipelineError, Place
 from ottla.pipelines.values import Framed
-from ottla.schemas.framing import NotFramed, read_id, write_id
+from ottla.schemas.framing import PREFIX_BYTES, NotFramed, read_id, write_id
 from ottla.schemas.model import AVRO, JSON, PROTOBUF, InvalidSchema, ParsedSchema
 from ottla.schemas.work import SchemaText
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
     from pyspark.sql.types import StructType
 
-Decode: TypeAlias = "Callable[[list[bytes]], Iterator[dict[str, Any] | str]]"
+Decode: TypeAlias = "Callable[[list[bytes]], list[dict[str, Any] | str]]"
 """Reads values of one id: each becomes the fields of a row, or the reason why it does not decode."""
 
 
@@ -190,7 +190,7 @@ def _decoder(registry: SchemaRegistry, schema_id: int, reader: SchemaText) -> De
 
 
 def _refusing(reason: str) -> Decode:
-    return lambda values: iter([reason] * len(values))
+    return lambda values: [reason] * len(values)
 
 
 def _avro(writer: ParsedSchema, reader: ParsedSchema) -> Decode:
@@ -205,24 +205,26 @@ def _avro(writer: ParsedSchema, reader: ParsedSchema) -> Decode:
     resolved = None if written == wanted else wanted
     read: Any = fastavro.schemaless_reader
 
-    def decode(values: list[bytes]) -> Iterator[dict[str, Any] | str]:
-        # One stream for all: a stream for each value costs as much as reading it.
-        stream = io.BytesIO(b"".join(values))
-        tell, seek = stream.tell, stream.seek
+    def decode(values: list[bytes]) -> list[dict[str, Any] | str]:
+        # One stream for all: a stream for each value costs as much as reading it. Each value must end where the next begins.
+        stream = io.BytesIO(b"".join([value[PREFIX_BYTES:] for value in values]))
+        tell = stream.tell
+        rows: list[dict[str, Any] | str] = []
         end = 0
         for value in values:
-            seek(end + 5)
-            end += len(value)
+            end += len(value) - PREFIX_BYTES
             try:
                 row = read(stream, written, resolved)
             except Exception as error:
-                yield f"not Avro of its schema: {type(error).__name__}"
+                rows.append(f"not Avro of its schema: {type(error).__name__}")
+                stream.seek(end)
                 continue
             over = tell() - end
             if over:
-                yield f"not Avro of its schema: {'the value ends too early' if over > 0 else f'{-over} bytes after it'}"
-            else:
-                yield row
+                row = f"not Avro of its schema: {'the value ends too early' if over > 0 else f'{-over} bytes after it'}"
+                stream.seek(end)
+            rows.append(row)
+        return rows
 
     return decode
 
@@ -232,19 +234,37 @@ def encoded(columns: Mapping[str, Column], value: Framed, sink: Sink, what: str)
     from pyspark.sql import functions as F
 
     schema_id, schema = written_schema(value, sink.place)
-    if schema.schema_type == JSON:
-        # Everything is written, as JSON allows; the JVM does it.
-        head = F.unhex(F.lit(write_id(schema_id).hex()))
-        names = list(columns)
-        whole = F.to_json(F.struct(*(columns[name].alias(name) for name in names)))
-        return F.concat(head, whole.cast("binary"))
-    from ottla.pipelines.reading import struct
-
-    wanted = struct(ddl(parse(schema, sink.place), sink.place), sink.place).fieldNames()
+    wanted = list(columns) if schema.schema_type == JSON else _fields(schema, sink.place)
     absent = [name for name in wanted if name not in columns]
     if absent:
         raise PipelineError(f"{what} has no column {absent[0]!r}, which the schema of {value.subject!r} has", sink.place)
-    return encoder(schema_id, schema)(F.struct(*(columns[name].alias(name) for name in wanted)))
+    return _bytes_of(F.struct(*(columns[name].alias(name) for name in wanted)), schema_id, schema)
+
+
+def encoded_struct(column: Column, value: Framed, place: Place) -> Column:
+    """The column of framed bytes of a struct column."""
+    from pyspark.sql import functions as F
+
+    schema_id, schema = written_schema(value, place)
+    if schema.schema_type == JSON:
+        return _bytes_of(column, schema_id, schema)
+    fields = F.struct(*(column[name].alias(name) for name in _fields(schema, place)))
+    return F.when(column.isNotNull(), _bytes_of(fields, schema_id, schema))
+
+
+def _fields(schema: SchemaText, place: Place) -> list[str]:
+    from ottla.pipelines.reading import struct
+
+    return list(struct(ddl(parse(schema, place), place), place).fieldNames())
+
+
+def _bytes_of(row: Column, schema_id: int, schema: SchemaText) -> Column:
+    from pyspark.sql import functions as F
+
+    if schema.schema_type == JSON:
+        # Everything is written, as JSON allows; the JVM does it.
+        return F.concat(F.unhex(F.lit(write_id(schema_id).hex())), F.to_json(row).cast("binary"))
+    return encoder(schema_id, schema)(row)
 
 
 def encoder(schema_id: int, schema: SchemaText) -> Callable[[Any], Column]:
