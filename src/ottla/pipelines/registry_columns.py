@@ -149,17 +149,18 @@ def decode_batch(values: Any, options: RegistryOptions, reader: SchemaText, targ
 
     registry = connected(options)
     rows: list[dict[str, Any] | None] = [None] * len(values)
-    positions: dict[int, list[int]] = {}
+    # By the bytes in front: a batch has few ids, and reading one takes as long as a part of its value.
+    positions: dict[bytes, list[int]] = {}
     data: list[bytes | None] = values.to_pylist()
     for position, value in enumerate(data):
         if value is not None:
-            try:
-                positions.setdefault(read_id(value).schema_id, []).append(position)
-            except NotFramed as error:
-                rows[position] = {corrupt: f"no value of a schema registry: {error}"}
-    for schema_id, where in positions.items():
-        decode = _decoder(registry, schema_id, reader)
-        # None of them is null: their ids were read.
+            positions.setdefault(value[:PREFIX_BYTES], []).append(position)
+    for prefix, where in positions.items():
+        try:
+            decode = _decoder(registry, read_id(prefix).schema_id, reader)
+        except NotFramed as error:
+            decode = _refusing(f"no value of a schema registry: {error}")
+        # None of them is null: they have a prefix.
         for position, row in zip(where, decode([data[each] or b"" for each in where]), strict=True):
             rows[position] = {corrupt: row} if isinstance(row, str) else row
     return pa.array(rows, type=target)
