@@ -155,7 +155,13 @@ class Brokers:
         if task is None:
             task = self._connecting[address] = asyncio.get_running_loop().create_task(self._open(address))
         # Several calls may wait for one connection: that one gives up must not end it for the others.
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not task.cancelled():
+                raise
+            # Another call failed on this address and closed it: that must not cancel those who wait.
+            raise ConnectionAbortedError("the connection was closed while it was opened") from None
 
     async def _open(self, address: Address) -> ClientConnection:
         async with asyncio.timeout(_CONNECT_TIMEOUT_S):

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, result_of
+from ottla.cli.connection import Connection, result_of
 from ottla.cli.failure import Failure
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ logger = logging.getLogger("ottla.console.audit")
 
 ENTRIES_MAX: Final = 1000
 _TEXT_MAX: Final = 200
+_PATIENCE_S: Final = 1.0
 _SECRET_WORDS: Final = ("password", "secret", "jaas", "token", "credential", "key.pem")
 _RECORD_PARTS: Final = ("key", "value", "key_base64", "value_base64", "records", "headers")
 
@@ -60,10 +61,12 @@ class Audit:
     def _send(self, topic: str, line: str) -> None:
         try:
             if self._producer is None:
+                self._connection.reach()
                 self._ensure(topic)
                 self._producer = self._connection.producer()
             self._producer.produce(topic, line.encode())
-            if self._producer.flush(REQUEST_TIMEOUT_S):
+            # Nobody waits longer for it; the client library goes on trying.
+            if self._producer.flush(_PATIENCE_S):
                 logger.warning("An audit entry is not in topic %s yet: the cluster does not answer", topic)
         except Exception as error:
             logger.warning("An audit entry cannot be written to topic %s: %s", topic, error)
