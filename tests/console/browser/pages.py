@@ -51,7 +51,7 @@ PAGES = (
     ConsolePage(
         "/dead-letters/orders.dlq?letter={letter}", ("amount is missing", "The original", "Replay this one"), "dead-letter"
     ),
-    ConsolePage("/trace?key=customer-7&topics=orders,orders-clean", ("later", "All of it was scanned"), "trace"),
+    ConsolePage("/trace?header=trace:t-00042&topics=orders,orders-clean", ("later", "All of it was scanned"), "trace"),
     ConsolePage("/schemas", ("No schema registry",), allowed="api/schemas"),
     ConsolePage("/acls", ("The cluster has no authorizer",)),
     ConsolePage("/users", ("No users",)),

@@ -65,8 +65,9 @@ def main(words: list[str]) -> None:
                 page.go(fill(each.path, places))
                 page.page.wait_for_timeout(SETTLE_MS if first else 2_500)
                 first = False
-                page.page.screenshot(path=folder / f"{each.picture}.png")
-                print(folder / f"{each.picture}.png")
+                picture = folder / f"{each.picture}.png"
+                page.page.screenshot(path=picture)
+                print(picture)
                 page.page.close()
             browser.close()
 

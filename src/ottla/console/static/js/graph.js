@@ -2,8 +2,8 @@
 import { html, useMemo } from "./html.js";
 import { compact, rate } from "./format.js";
 
-const BOX = { width: 164, height: 54 };
-const GAP = { x: 84, y: 26 };
+const BOX = { width: 146, height: 54 };
+const GAP = { x: 62, y: 26 };
 const KIND = { topic: "Topic", flow: "Flow", table: "Table", view: "View", dead_letter: "Dead letters", pattern: "Topics by pattern" };
 
 const fit = (text, letters) => (text.length > letters ? text.slice(0, letters - 1) + "…" : text);
@@ -25,9 +25,9 @@ export function Graph({ graph, notes = {}, failed = new Set(), selected, label }
         const box = html`<g class=${classes} transform="translate(${node.x} ${node.y})">
           <title>${node.name}</title>
           <rect width=${BOX.width} height=${BOX.height} rx="8" />
-          <text class="kind" x="12" y="17">${KIND[node.kind] ?? node.kind}</text>
-          <text class="note" x=${BOX.width - 12} y="17" text-anchor="end">${notes[node.id] ?? ""}</text>
-          <text class="name" x="12" y="38">${fit(node.name, 20)}</text>
+          <text class="kind" x="10" y="17">${KIND[node.kind] ?? node.kind}</text>
+          <text class="note" x=${BOX.width - 10} y="17" text-anchor="end">${notes[node.id] ?? ""}</text>
+          <text class="name" x="10" y="38">${fit(node.name, 18)}</text>
         </g>`;
         return node.href ? html`<a key=${node.id} href=${node.href}>${box}</a>` : html`<g key=${node.id}>${box}</g>`;
       })}
@@ -39,7 +39,7 @@ function Edge({ edge, from, to }) {
   if (!from || !to) return null;
   const [x1, y1] = [from.x + BOX.width, from.y + BOX.height / 2];
   const [x2, y2] = [to.x, to.y + BOX.height / 2];
-  const bend = Math.max(40, (x2 - x1) / 2);
+  const bend = Math.max(30, (x2 - x1) / 2);
   const words = [edge.rows_per_s > 0 && rate(edge.rows_per_s, " rows/s"), edge.lag > 0 && `lag ${compact(edge.lag)}`].filter(Boolean);
   const busy = edge.rows_per_s > 0;
   return html`<g>

@@ -10,7 +10,7 @@ export const PAGES = [
   ["Pipelines", [
     ["/pipelines", "Pipelines", "pipelines"],
     ["/dead-letters", "Dead letters", "deadletters"],
-    ["/trace", "Where is my record", "records"],
+    ["/trace", "Trace a record", "records"],
     ["/schemas", "Schemas", "schemas"],
   ]],
   ["Access", [
