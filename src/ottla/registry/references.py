@@ -47,5 +47,5 @@ def resolve(state: State, subject: str, references: Sequence[Reference]) -> tupl
 
 
 def text_of(state: State, version: SchemaVersion) -> SchemaText:
-    """A version with all that it needs, for a worker."""
-    return SchemaText(version.schema_type, version.text, resolve(state, version.subject, version.references))
+    """A version with all that it needs, for a worker. It was accepted before: what another registry let in is not refused."""
+    return SchemaText(version.schema_type, version.text, resolve(state, version.subject, version.references), lenient=True)

@@ -368,7 +368,7 @@ def _text_or_nothing(state: State, version: SchemaVersion) -> SchemaText:
     try:
         return text_of(state, version)
     except errors.RegistryError:
-        return SchemaText(version.schema_type, version.text)
+        return SchemaText(version.schema_type, version.text, lenient=True)
 
 
 K = TypeVar("K")
