@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urljoin
 
-from jsonschema.exceptions import SchemaError, best_match
+from jsonschema.exceptions import SchemaError, UnknownType, best_match
 from jsonschema_specifications import REGISTRY
 from referencing import Registry
 from referencing.exceptions import Unresolvable
@@ -22,6 +22,8 @@ from ottla.schemas.limits import require_depth
 from ottla.schemas.model import JSON, Incompatibility, InvalidSchema, ParsedSchema, Reference, ResolvedReference
 
 _BASE = "mem://input"
+# What jsonschema and referencing raise for a schema that breaks its metaschema. Only one that an older registry took can.
+_BROKEN = (Unresolvable, UnknownType, ValueError, TypeError, AttributeError, KeyError)
 
 
 class JsonSchema(ParsedSchema):
@@ -53,7 +55,10 @@ class JsonSchema(ParsedSchema):
                 if uri != _BASE:
                     registry = registry.with_resource(uri, resource)
         direct = tuple(Reference(each.name, each.subject, each.version) for each in references if each.direct)
-        schema = cls(value, registry.crawl(), direct)
+        try:
+            schema = cls(value, registry.crawl(), direct)
+        except _BROKEN as error:
+            raise InvalidSchema(f"its references cannot be followed: {error}") from None
         if not lenient:
             _require_resolvable(schema.root)
         return schema
@@ -73,7 +78,13 @@ class JsonSchema(ParsedSchema):
 
     def incompatibilities(self, writer: ParsedSchema) -> list[Incompatibility]:
         assert isinstance(writer, JsonSchema), writer
-        return [] if self.same_as(writer) else Comparison().compare(self.root, writer.root)
+        if self.same_as(writer):
+            return []
+        try:
+            return Comparison().compare(self.root, writer.root)
+        except _BROKEN as error:
+            message = f"one of the schemas was registered without a check and cannot be compared: {error}"
+            return [Incompatibility("/", "SCHEMA_UNREADABLE", message, "delete that version, or compare with others only")]
 
 
 def _base(value: object) -> str:

@@ -88,5 +88,16 @@ def test_sr11_a_pattern_that_backtracks_costs_nothing() -> None:
     incompatibilities(parse(JSON, slow), parse(JSON, slow.replace('"string"', '"integer"')))
 
 
+@pytest.mark.parametrize(
+    "old", ['{"$ref": "gone.json"}', '{"type": "object", "allOf": ["x", 1]}', '{"type": "text", "$ref": "%zz"}']
+)
+def test_a_broken_schema_of_an_older_registry_gets_a_verdict(old: str) -> None:
+    from ottla.schemas.compatibility import incompatibilities
+
+    writer = parse(JSON, old, lenient=True)
+    assert incompatibilities(parse(JSON, '{"type": "object", "properties": {"a": {"type": "string"}}}'), writer)
+    assert not incompatibilities(writer, parse(JSON, old, lenient=True))
+
+
 def test_what_was_registered_before_is_read_leniently() -> None:
     assert parse(JSON, '{"type": "text", "$ref": "gone.json"}', lenient=True).canonical
