@@ -72,7 +72,6 @@ def console(
     audit_topic: Annotated[
         str, typer.Option("--audit-topic", metavar="TOPIC", help="Where changes are written down; empty: only the log.")
     ] = DEFAULT_AUDIT_TOPIC,
-    registry: Annotated[str | None, typer.Option("--registry", metavar="URL", help="A schema registry.")] = None,
     properties: Properties = None,
     bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
     command_config: CommandConfig = None,
@@ -103,7 +102,6 @@ def console(
         tls_certificate=None if tls_cert is None else str(tls_cert),
         tls_key=None if tls_key is None else str(tls_key),
         audit_topic=audit_topic or None,
-        registry=registry,
         profile=None if profile is None else profile.name,
     )
     if not is_loopback(host) and not settings.login_required:

@@ -58,7 +58,6 @@ class ConsoleSettings:
     tls_certificate: str | None = None
     tls_key: str | None = None
     audit_topic: str | None = DEFAULT_AUDIT_TOPIC
-    registry: str | None = None
     profile: str | None = None
 
     @property
