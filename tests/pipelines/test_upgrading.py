@@ -28,6 +28,8 @@ orders = p.source("{source}", p.json("id long, customer string, amount double, a
 
 p.sql(orders, to=p.sink("{out}.copy", key="id"), name="copy", query="SELECT id, {amount} AS amount, {version} AS v FROM orders")
 p.sql(orders, to=p.sink("{out}.same", key="id"), name="same", query="SELECT id FROM orders")
+p.sql(orders, to=p.jdbc("{database}", "rows", options={{"driver": "org.apache.derby.iapi.jdbc.AutoloadedDriver"}}), name="rows",
+      query="SELECT id, {version} AS v FROM orders")
 
 @p.flow(orders, to=p.sink("{out}.sums", key="customer"))
 def sums(orders):
@@ -57,7 +59,7 @@ def upgrade(shop: Shop, file: Path, *, dry_run: bool = False, to: str | None = N
         trigger="100 ms",
     )
     with Client(topics.connect(given)) as client:
-        live = live_project(client, given, ["copy", "same", "sums"])
+        live = live_project(client, given, ["copy", "same", "rows", "sums"])
         versions = Versions(shop.spark, given.storage)
         kept = versions.read(live.version)
         assert kept is not None
@@ -79,22 +81,25 @@ def test_an_upgrade_and_a_rollback_lose_and_double_nothing(shop: Shop) -> None:
     out = f"{shop.prefix}out"
     for name in ("copy", "same", "sums"):
         shop.topic(f"out.{name}", 2)
-    names = {"source": source, "out": out}
+    database = f"jdbc:derby:{shop.folder}/db;create=true"
+    names = {"source": source, "out": out, "database": database}
     file = written(shop, shop.folder / "shop.py", **names, amount="amount", aggregate="sum", version=1)
     shop.produce(source, [order(number) for number in range(60)])
     with shop.flows(file, once=False) as driver:
         driver.start()
         until(lambda: (driver.wait(0.5), len(shop.values(f"{out}.copy")) == 60)[1], "the old version writes", 120, every_s=0)
         until(lambda: (driver.wait(0.5), len(shop.values(f"{out}.sums")) >= 6)[1], "it closes windows", 120, every_s=0)
+        until(lambda: (driver.wait(0.5), driver.sinks["rows"].totals.batches)[1], "it writes the table", 120, every_s=0)
         written(shop, file, **names, amount="amount * 2", aggregate="max", version=2)
         edits, differences, new = upgrade(shop, file)
         assert {each.flow: (each.kind, each.state) for each in edits} == {
             "copy": (Kind.EDITED, State.NONE),
             "same": (Kind.UNCHANGED, State.KEPT),
+            "rows": (Kind.EDITED, State.NONE),
             "sums": (Kind.EDITED, State.REBUILT),
         }
         by_flow = {each.flow: each.rows for each in differences}
-        assert by_flow.keys() == {"copy", "sums"}
+        assert by_flow.keys() == {"copy", "rows", "sums"}
         assert (by_flow["copy"].changed, by_flow["copy"].only_old, by_flow["copy"].only_new) == (60, 0, 0)
         assert by_flow["copy"].sample[0].fields() is not None
         assert new.version.startswith("2-")
@@ -112,6 +117,8 @@ def test_an_upgrade_and_a_rollback_lose_and_double_nothing(shop: Shop) -> None:
     for (customer, start), row in totals.items():
         amounts = [each["amount"] for each in rows if each["customer"] == customer and start <= each["at"] < start + 10]
         assert row["total"] == (sum(amounts) if row["v"] == 1 else max(amounts)), row
+    table = shop.spark.read.format("jdbc").option("url", database).option("dbtable", "rows").load()
+    assert Counter(row["ID"] for row in table.collect()) == Counter(range(120))
     # Nobody may go on with the old code by accident.
     old = written(shop, shop.folder / "old" / "shop.py", **names, amount="amount", aggregate="sum", version=1)
     with pytest.raises(PipelineError, match=r"is the code of version 1, but version 2"):
@@ -123,6 +130,7 @@ def test_an_upgrade_and_a_rollback_lose_and_double_nothing(shop: Shop) -> None:
     copies = shop.values(f"{out}.copy")
     assert Counter(row["id"] for row in copies) == Counter(range(180))
     assert all(row["v"] == (2 if 60 <= row["id"] < 120 else 1) for row in copies)
+    assert Counter(row["ID"] for row in table.collect()) == Counter(range(180))
     starts = sums(shop, f"{out}.sums")
     assert set(starts.values()) == {1}
     first, last = order(0)["at"] // 10 * 10, order(179)["at"] // 10 * 10

@@ -12,7 +12,7 @@ from typing import NamedTuple
 FIRST = "1"
 """The version and the generation of a pipeline that was never upgraded."""
 _TEXT = re.compile(r"ottla/1 ([0-9a-f-]+) (\d+) ([0-9a-f]+)(?: version=(\S+) generation=(\S+)(?: hold=(\S+),(\d+))?)?")
-_NOT_BEGUN = "-"
+NOT_BEGUN = "-"
 
 
 class Hold(NamedTuple):
@@ -45,7 +45,7 @@ class Marker(NamedTuple):
 
 def not_begun(version: str, generation: str) -> Marker:
     """The marker of a flow whose checkpoint has no batch yet."""
-    return Marker(_NOT_BEGUN, 0, "0", version, generation)
+    return Marker(NOT_BEGUN, 0, "0", version, generation)
 
 
 def marker_in(metadata: str) -> Marker | None:

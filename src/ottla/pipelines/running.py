@@ -7,6 +7,7 @@ import logging
 import sys
 import threading
 import time
+from collections.abc import Callable
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,6 +58,8 @@ class PipelineRun:
         """Why a flow failed."""
         self._is_stopped = False
         self._writers: dict[str, DataStreamWriter] = {}
+        self._keep_code: Callable[[], None] | None = None
+        """Keeps the code of this run for upgrades, once it has written something: it may not fit the state it finds."""
         self._watch: VersionWatch | None = None
         self._restarts: dict[str, int] = {}
         self._ended: set[str] = set()
@@ -102,7 +105,10 @@ class PipelineRun:
         for file in modules_beside(self.plan):
             self.spark.sparkContext.addPyFile(file)
         if self.project.file.is_file():  # a cell of a notebook is none
-            Versions(self.spark, self.project.storage).keep_running(self.project.version, code_of(self.project.file))
+            code = code_of(self.project.file)
+            versions = Versions(self.spark, self.project.storage)
+            if versions.check_running(self.project.version, code):
+                self._keep_code = partial(versions.keep_running, self.project.version, code)
         # Prepare all before the first starts, so that a mistake in one flow starts none.
         self._writers = {flow.name: self._prepared(flow) for flow in self.plan.queries}
         for flow in self.plan.queries:
@@ -224,6 +230,9 @@ class PipelineRun:
                     self._tell_if_recovered(name)
             for name in self._again.due(time.monotonic()):
                 self._begin_again(name)
+            if self._keep_code is not None and any(sink.totals.batches for sink in self.sinks.values()):
+                self._keep_code()
+                self._keep_code = None
             if self._watch is not None and self._watch.found is not None:
                 raise self._failed(*self._watch.found)
             superseded = [each for each in self.failures.values() if isinstance(each, Superseded)]

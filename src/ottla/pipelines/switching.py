@@ -39,6 +39,8 @@ class Progress:
     marker: Marker | None
     place: TopicPartition | None
     """The partition whose offset has the marker."""
+    producer: ProducerIdAndEpoch | None = None
+    """Of a hold: drivers with an older epoch are fenced."""
 
 
 def progress(client: Client, group_id: str) -> Progress:
@@ -88,7 +90,7 @@ class Switch:
             offsets[place] = CommittedOffset(offsets[place].offset, str(held))
             try:
                 self._commit(group_id, producer, {group_id: offsets if found.place is None else {place: offsets[place]}})
-                return Progress(offsets, held, place)
+                return Progress(offsets, held, place, producer)
             except KafkaError:
                 # The old driver began another batch in between.
                 if attempt + 1 == _ATTEMPTS:

@@ -18,17 +18,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.client.blocking import Client
-from ottla.client.transactions import GroupOffsets
-from ottla.pipelines import edits, graph, loading, scratch, topics
+from ottla.client.transactions import CommittedOffset, GroupOffsets
+from ottla.pipelines import edits, graph, loading, scratch, tables, topics
 from ottla.pipelines.checkpoint import Checkpoint, PartitionOffsets, inputs_of, offsets_of
 from ottla.pipelines.comparison import Difference, compare
 from ottla.pipelines.data_source.offsets import nested
-from ottla.pipelines.definitions import Files, Flow, Source
+from ottla.pipelines.definitions import Files, Flow, Source, Table
 from ottla.pipelines.edits import FlowEdit, Kind, State
 from ottla.pipelines.failure import PipelineError
 from ottla.pipelines.frames import Frames
 from ottla.pipelines.graph import Plan
-from ottla.pipelines.marker import not_begun, number_of
+from ottla.pipelines.marker import NOT_BEGUN, not_begun, number_of
 from ottla.pipelines.project import Project
 from ottla.pipelines.rebuilding import Rebuild
 from ottla.pipelines.session import is_local
@@ -181,6 +181,7 @@ class Upgrade:
                 assert held.marker is not None
                 markers[edit.flow] = switched(held, held.marker._replace(version=version, hold=None))
                 continue
+            held = self._settled(edit, held)
             offsets = self._offsets(flow, held)
             marker = not_begun(version, version)
             if edit.flow in rebuilds:
@@ -210,6 +211,30 @@ class Upgrade:
         )
         rebuild.begin(self._origin(edit.flow))
         return rebuild
+
+    def _settled(self, edit: FlowEdit, held: Progress) -> Progress:
+        """The progress of a held flow that writes a table: the table may have one batch more than Kafka's transaction."""
+        old, marker = edit.old, held.marker
+        if old is None or not isinstance(old.to, Table):
+            return held
+        assert marker is not None
+        assert held.producer is not None
+        checkpoint = Checkpoint(self.spark, self.project.checkpoint(old.name))
+        group_id, planned = self.project.group_id(old.name), checkpoint.last_batch()
+        begun = (
+            marker if marker.query_id != NOT_BEGUN else marker._replace(query_id=checkpoint.query_id() or NOT_BEGUN, batch_id=-1)
+        )
+        last = tables.settle(self.spark, old, old.to, group_id, held.producer, begun, planned)
+        if last <= begun.batch_id:
+            return held
+        if any(source.dead_letter is not None for source in self._sources(self.old, old)):
+            raise PipelineError(
+                f"flow {old.name!r}: batch {last} is in the table, but its dead letters may not be written",
+                old.place,
+                hint="nothing was switched: run the live version once more with `run --once`, then upgrade",
+            )
+        ends = {where: CommittedOffset(offset) for where, offset in checkpoint.batch_offsets(last, {}).end.items()}
+        return replace(held, offsets={**held.offsets, **ends}, marker=begun._replace(batch_id=last))
 
     def _origin(self, flow: str) -> dict[str, Any]:
         """Where the sources of a flow began when it ran first."""

@@ -8,12 +8,13 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+import logging
 import sys
 import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,8 @@ from ottla.pipelines.spark_jvm import FileSystem
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+logger = logging.getLogger("ottla.pipelines")
 
 FOLDER = ".versions"
 _NOTE = "version.json"
@@ -174,12 +177,13 @@ class Versions:
         }
         self._files.write_text(f"{folder}/{_NOTE}", json.dumps(document, indent=1))
 
-    def keep_running(self, name: str, code: Code) -> None:
-        """Keep the code that a driver of the live version runs. PipelineError if it is the code of another version."""
+    def check_running(self, name: str, code: Code) -> bool:
+        """Whether the code of a driver that starts is to be kept. PipelineError if it is that of an older version: nobody goes back
+        by accident."""
         kept = self.read(name)
         mine = code.fingerprint()
         if kept is not None and kept.code.fingerprint() == mine:
-            return
+            return False
         for other in self.names():
             version = self.read(other) if other != name else None
             if version is not None and version.number < number_of(name) and version.code.fingerprint() == mine:
@@ -187,8 +191,20 @@ class Versions:
                     f"{code.main} is the code of version {version.number}, but version {number_of(name)} of the pipeline is live",
                     hint=f"run the code in {self.folder(name)}, or switch with `ottla pipeline rollback`",
                 )
-        previous, generations = (kept.previous, kept.generations) if kept is not None else (None, {})
-        self.keep(Version(name, code, previous, int(time.time() * 1000), kept.note if kept else "", generations))
+        if kept is None:
+            self.keep_running(name, code)
+            return False
+        logger.warning(
+            "%s is not the code of version %d, which is live, and uses its checkpoints; `ottla pipeline upgrade` compares",
+            code.main,
+            number_of(name),
+        )
+        return True
+
+    def keep_running(self, name: str, code: Code) -> None:
+        """Keep the code that a driver of the live version runs."""
+        kept = self.read(name) or Version(name, code, None, int(time.time() * 1000))
+        self.keep(replace(kept, code=code))
 
     def put(self, version: Version, folder: Path) -> Path:
         """Write the files of a version into a local directory. Returns the path of the pipeline's file."""

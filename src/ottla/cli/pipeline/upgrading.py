@@ -58,17 +58,17 @@ def upgrade(project: Project, wish: Wish, old: Path | None) -> None:
         live = live_project(client, project, _flows(new))
         versions = Versions(spark, project.storage)
         kept = versions.read(live.version)
-        if kept is not None:
-            # A flow that the edit removes is known only to the code before it.
-            before = loaded_version(versions, kept)
-            live = live_project(client, project, {*_flows(before), *_flows(new)})
-        elif old is not None:
+        if old is not None:
             before = loaded(old)
+        elif kept is not None:
+            before = loaded_version(versions, kept)
         else:
             raise Failure(
                 f"the code of version {number_of(live.version)}, which is live, is not kept in {versions.location}",
                 "name the file with --old, or run the pipeline once with this release before you edit it",
             )
+        # A flow that the edit removes is known only to the code before it.
+        live = live_project(client, project, {*_flows(before), *_flows(new)})
         if before.code.fingerprint() == new.code.fingerprint():
             _tell(
                 wish, f"nothing to upgrade: {project.file.name} is the code of version {number_of(live.version)}, which is live"

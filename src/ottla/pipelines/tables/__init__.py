@@ -20,11 +20,12 @@ from ottla.pipelines.spark_errors import first_line, is_incompatible_class, is_m
 from ottla.pipelines.spark_jvm import has_class
 from ottla.pipelines.tables import files, lakes
 from ottla.pipelines.tables.databases import BATCHES, DatabaseTable, jdbc_options
+from ottla.types import ProducerIdAndEpoch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["BATCHES", "check", "prepare", "writer"]
+__all__ = ["BATCHES", "check", "prepare", "settle", "writer"]
 
 WriteBatch = Callable[["DataFrame", Marker, BatchTransaction], bool]
 """Writes a batch unless the table has it. Returns whether it was written."""
@@ -66,6 +67,31 @@ def prepare(spark: SparkSession, flow: Flow, table: Table, frame: DataFrame, gro
         raise
     except Exception as error:
         raise _failed(spark, table, error, f"flow {flow.name!r}, ") from error
+
+
+def settle(
+    spark: SparkSession,
+    flow: Flow,
+    table: Table,
+    group_id: str,
+    producer: ProducerIdAndEpoch,
+    marker: Marker,
+    planned: int | None,
+) -> int:
+    """The last batch of a held flow that the table has or will ever have. PipelineError if that cannot be known.
+
+    `planned` is the last batch in Spark's offset log.
+    """
+    if table.format == "jdbc":
+        last = DatabaseTable(spark, flow, table, group_id).fence(producer)
+        return marker.batch_id if last is None or last[0] != marker.query_id else max(last[1], marker.batch_id)
+    if planned is not None and planned > marker.batch_id:
+        raise PipelineError(
+            f"flow {flow.name!r}: batch {planned} is under way, and a {table.format} table cannot refuse it",
+            table.place,
+            hint="stop the pipeline, run its live version once more with `run --once`, then upgrade",
+        )
+    return marker.batch_id
 
 
 def _failed(spark: SparkSession, table: Table, error: BaseException, flow: str = "") -> PipelineError:

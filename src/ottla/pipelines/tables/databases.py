@@ -8,7 +8,9 @@ Invariants
    number taken.
 2. A staging table belongs to one attempt of one batch: its name ends with the producer id and epoch. A suspended driver that
    wakes up cannot write into the staging table of its successor.
-3. A staging table is dropped after its batch. What killed drivers left is dropped before the next first batch of the flow.
+3. The row `FLOW#fence` of `ottla_batches` has a producer id and epoch: attempts with an older one are refused. An upgrade writes it
+   when it holds the flow, so that a driver that is in the midst of a batch does not bring it in afterwards.
+4. A staging table is dropped after its batch. What killed drivers left is dropped before the next first batch of the flow.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from ottla.pipelines.secrets import resolved
 from ottla.pipelines.spark_jvm import JdbcConnection, has_class
 from ottla.pipelines.tables import merge
 from ottla.pipelines.tables.merge import CURRENT, FROM, ORDER, TO, VALID_FROM, VALID_TO, Dialect
+from ottla.types import ProducerIdAndEpoch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -180,6 +183,7 @@ class DatabaseTable:
             self._check_staged(connection, staging, rows)
             if not self._claim(connection, marker):
                 return False
+            self._check_fence(connection, transaction.producer)
             for statement in self._statements(connection, staging, columns):
                 connection.execute(statement)
             connection.commit()
@@ -210,18 +214,22 @@ class DatabaseTable:
 
     def _last_batch(self, connection: JdbcConnection, marker: Marker) -> bool:
         """Whether the database has this batch."""
-        if not connection.has(BATCHES):
-            try:
-                connection.execute(f"CREATE TABLE {BATCHES} ({_BATCHES_COLUMNS})")
-                connection.commit()
-            except Exception:
-                # Another flow has made it meanwhile.
-                connection.rollback()
-                if not connection.has(BATCHES):
-                    raise
+        self._have_batches(connection)
         last = connection.text_and_number(f"SELECT query_id, batch_id FROM {BATCHES} WHERE flow = ?", self.group_id)
         connection.rollback()
         return last is not None and last[0] == marker.query_id and last[1] >= marker.batch_id
+
+    def _have_batches(self, connection: JdbcConnection) -> None:
+        if connection.has(BATCHES):
+            return
+        try:
+            connection.execute(f"CREATE TABLE {BATCHES} ({_BATCHES_COLUMNS})")
+            connection.commit()
+        except Exception:
+            # Another flow has made it meanwhile.
+            connection.rollback()
+            if not connection.has(BATCHES):
+                raise
 
     def _claim(self, connection: JdbcConnection, marker: Marker) -> bool:
         """Put the batch's number in. False if another driver has done so. Holds a lock until the end of the transaction."""
@@ -241,6 +249,36 @@ class DatabaseTable:
         statement = f"INSERT INTO {BATCHES} (query_id, batch_id, flow) VALUES (?, ?, ?)"
         connection.execute(statement, marker.query_id, marker.batch_id, self.group_id)
         return True
+
+    def _check_fence(self, connection: JdbcConnection, producer: ProducerIdAndEpoch) -> None:
+        """Refuse an attempt from before the fence. The claim is held: a fence is in already, or comes after this batch."""
+        found = connection.text_and_number(f"SELECT query_id, batch_id FROM {BATCHES} WHERE flow = ?", self._fence)
+        if found is not None and (producer.producer_id, producer.producer_epoch) < (int(found[0]), found[1]):
+            raise spark_errors.retry_batch("an upgrade holds the flow")
+
+    @property
+    def _fence(self) -> str:
+        return f"{self.group_id}#fence"
+
+    def fence(self, producer: ProducerIdAndEpoch) -> tuple[str, int] | None:
+        """Refuse attempts that are older than this producer. The query and the number of the last batch that is in, if there is
+        one."""
+        connection = JdbcConnection(self.spark, self.options)
+        try:
+            self._have_batches(connection)
+            # The same lock as a batch's claim.
+            if not connection.execute(f"UPDATE {BATCHES} SET batch_id = batch_id WHERE flow = ?", self.group_id):
+                connection.execute(f"INSERT INTO {BATCHES} (query_id, batch_id, flow) VALUES (?, ?, ?)", "", -1, self.group_id)
+            last = connection.text_and_number(f"SELECT query_id, batch_id FROM {BATCHES} WHERE flow = ?", self.group_id)
+            given = str(producer.producer_id), producer.producer_epoch, self._fence
+            if not connection.execute(f"UPDATE {BATCHES} SET query_id = ?, batch_id = ? WHERE flow = ?", *given):
+                connection.execute(f"INSERT INTO {BATCHES} (query_id, batch_id, flow) VALUES (?, ?, ?)", *given)
+            connection.commit()
+            return last if last is not None and last[1] >= 0 else None
+        finally:
+            with suppress(Exception):
+                connection.rollback()
+            connection.close()
 
     def _stage(self, connection: JdbcConnection, frame: DataFrame, staging: str) -> tuple[list[str], int]:
         """Write the rows to the staging table. Returns the target's columns that it has, and the number of its rows."""
