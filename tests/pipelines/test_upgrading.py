@@ -28,7 +28,7 @@ orders = p.source("{source}", p.json("id long, customer string, amount double, a
 
 p.sql(orders, to=p.sink("{out}.copy", key="id"), name="copy", query="SELECT id, {amount} AS amount, {version} AS v FROM orders")
 p.sql(orders, to=p.sink("{out}.same", key="id"), name="same", query="SELECT id FROM orders")
-p.sql(orders, to=p.jdbc("{database}", "rows", options={{"driver": "org.apache.derby.iapi.jdbc.AutoloadedDriver"}}), name="rows",
+p.sql(orders, to=p.jdbc("{database}", "copies", options={{"driver": "org.apache.derby.iapi.jdbc.AutoloadedDriver"}}), name="rows",
       query="SELECT id, {version} AS v FROM orders")
 
 @p.flow(orders, to=p.sink("{out}.sums", key="customer"))
@@ -117,7 +117,7 @@ def test_an_upgrade_and_a_rollback_lose_and_double_nothing(shop: Shop) -> None:
     for (customer, start), row in totals.items():
         amounts = [each["amount"] for each in rows if each["customer"] == customer and start <= each["at"] < start + 10]
         assert row["total"] == (sum(amounts) if row["v"] == 1 else max(amounts)), row
-    table = shop.spark.read.format("jdbc").option("url", database).option("dbtable", "rows").load()
+    table = shop.spark.read.format("jdbc").option("url", database).option("dbtable", "copies").load()
     assert Counter(row["ID"] for row in table.collect()) == Counter(range(120))
     # Nobody may go on with the old code by accident.
     old = written(shop, shop.folder / "old" / "shop.py", **names, amount="amount", aggregate="sum", version=1)

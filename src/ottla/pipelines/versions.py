@@ -178,8 +178,7 @@ class Versions:
         self._files.write_text(f"{folder}/{_NOTE}", json.dumps(document, indent=1))
 
     def check_running(self, name: str, code: Code) -> bool:
-        """Whether the code of a driver that starts is to be kept. PipelineError if it is that of an older version: nobody goes back
-        by accident."""
+        """Whether the code of a driver that starts is to be kept. PipelineError if it is that of an older version."""
         kept = self.read(name)
         mine = code.fingerprint()
         if kept is not None and kept.code.fingerprint() == mine:

@@ -8,8 +8,8 @@ Invariants
    number taken.
 2. A staging table belongs to one attempt of one batch: its name ends with the producer id and epoch. A suspended driver that
    wakes up cannot write into the staging table of its successor.
-3. The row `FLOW#fence` of `ottla_batches` has a producer id and epoch: attempts with an older one are refused. An upgrade writes it
-   when it holds the flow, so that a driver that is in the midst of a batch does not bring it in afterwards.
+3. The row `FLOW#fence` of `ottla_batches` has a producer id and epoch: attempts with an older one are refused. An upgrade writes
+   it when it holds the flow, so that a driver that is in the midst of a batch does not bring it in afterwards.
 4. A staging table is dropped after its batch. What killed drivers left is dropped before the next first batch of the flow.
 """
 
