@@ -31,6 +31,10 @@ p.sql(orders, to=p.sink("{out}.same", key="id"), name="same", query="SELECT id F
 p.sql(orders, to=p.jdbc("{database}", "copies", options={{"driver": "org.apache.derby.iapi.jdbc.AutoloadedDriver"}}), name="rows",
       query="SELECT id, {version} AS v FROM orders")
 
+@p.flow(orders, to=p.sink("{out}.counts", key="customer"), output_mode="update")
+def counts(orders):
+    return orders.groupBy("customer").count().selectExpr("customer", "count", "{version} AS v")
+
 @p.flow(orders, to=p.sink("{out}.sums", key="customer"))
 def sums(orders):
     return (orders.withWatermark("at", "10 seconds")
@@ -59,7 +63,7 @@ def upgrade(shop: Shop, file: Path, *, dry_run: bool = False, to: str | None = N
         trigger="100 ms",
     )
     with Client(topics.connect(given)) as client:
-        live = live_project(client, given, ["copy", "same", "rows", "sums"])
+        live = live_project(client, given, ["copy", "same", "rows", "counts", "sums"])
         versions = Versions(shop.spark, given.storage)
         kept = versions.read(live.version)
         assert kept is not None
@@ -79,7 +83,7 @@ def sums(shop: Shop, topic: str) -> Counter[tuple[str, int]]:
 def test_an_upgrade_and_a_rollback_lose_and_double_nothing(shop: Shop) -> None:
     source = shop.topic("in", 2)
     out = f"{shop.prefix}out"
-    for name in ("copy", "same", "sums"):
+    for name in ("copy", "same", "counts", "sums"):
         shop.topic(f"out.{name}", 2)
     database = f"jdbc:derby:{shop.folder}/db;create=true"
     names = {"source": source, "out": out, "database": database}
@@ -96,10 +100,11 @@ def test_an_upgrade_and_a_rollback_lose_and_double_nothing(shop: Shop) -> None:
             "copy": (Kind.EDITED, State.NONE),
             "same": (Kind.UNCHANGED, State.KEPT),
             "rows": (Kind.EDITED, State.NONE),
+            "counts": (Kind.EDITED, State.CARRIED),
             "sums": (Kind.EDITED, State.REBUILT),
         }
         by_flow = {each.flow: each.rows for each in differences}
-        assert by_flow.keys() == {"copy", "rows", "sums"}
+        assert by_flow.keys() == {"copy", "rows", "counts", "sums"}
         assert (by_flow["copy"].changed, by_flow["copy"].only_old, by_flow["copy"].only_new) == (60, 0, 0)
         assert by_flow["copy"].sample[0].fields() is not None
         assert new.version.startswith("2-")
@@ -117,6 +122,7 @@ def test_an_upgrade_and_a_rollback_lose_and_double_nothing(shop: Shop) -> None:
     for (customer, start), row in totals.items():
         amounts = [each["amount"] for each in rows if each["customer"] == customer and start <= each["at"] < start + 10]
         assert row["total"] == (sum(amounts) if row["v"] == 1 else max(amounts)), row
+    assert max(row["count"] for row in shop.values(f"{out}.counts") if row["v"] == 2) == 60
     table = shop.spark.read.format("jdbc").option("url", database).option("dbtable", "copies").load()
     assert Counter(row["ID"] for row in table.collect()) == Counter(range(120))
     # Nobody may go on with the old code by accident.
@@ -131,6 +137,7 @@ def test_an_upgrade_and_a_rollback_lose_and_double_nothing(shop: Shop) -> None:
     assert Counter(row["id"] for row in copies) == Counter(range(180))
     assert all(row["v"] == (2 if 60 <= row["id"] < 120 else 1) for row in copies)
     assert Counter(row["ID"] for row in table.collect()) == Counter(range(180))
+    assert max(row["count"] for row in shop.values(f"{out}.counts")) == 90
     starts = sums(shop, f"{out}.sums")
     assert set(starts.values()) == {1}
     first, last = order(0)["at"] // 10 * 10, order(179)["at"] // 10 * 10

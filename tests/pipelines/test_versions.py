@@ -14,10 +14,14 @@ from ottla.client.transactions import CommittedOffset
 from ottla.pipelines import loading
 from ottla.pipelines.checkpoint import forged, offsets_of
 from ottla.pipelines.comparison import Row, RowChange, compare
-from ottla.pipelines.edits import normalised
+from ottla.pipelines.definitions import Flow, Sink
+from ottla.pipelines.edits import Kind, Shape, State, normalised
+from ottla.pipelines.edits import compare as compare_shapes
+from ottla.pipelines.failure import Place
 from ottla.pipelines.marker import Hold, Marker, live, marker_in, not_begun, number_of
 from ottla.pipelines.shadow import last
 from ottla.pipelines.switching import Progress, switched
+from ottla.pipelines.values import Json
 from ottla.pipelines.versions import Code, code_of, following, isolated
 from ottla.types import TopicPartition
 
@@ -193,6 +197,40 @@ def test_ids_of_expressions_and_options_of_sources_are_no_edit() -> None:
     assert normalised(one) == normalised(other)
     assert normalised(one) != normalised(other.replace("10 seconds", "20 seconds"))
     assert normalised(one) != normalised(other.replace("[a#77L, b#81]", "[b#81, a#77L]"))
+
+
+def shape(plan: str, *state: str, mode: str = "append", code: str | None = None, to: str = "out") -> Shape:
+    place = Place("shop.py", 1)
+    sink = Sink(to, Json(), None, None, None, None, "lz4", None, (), place)
+    return Shape(Flow("sums", (), None, "", sink, mode, place), (), {"total": "double"}, plan, state, (), (), code)
+
+
+COUNTS = "Project [total#1]\nFilter (total#1 > 5)\nAggregate [id#2], [id#2, sum(amount#3) AS total#1]\nRelation [id#2]"
+
+
+@pytest.mark.parametrize(
+    ("new", "state", "reasons"),
+    [
+        (shape(COUNTS, "aggregate"), State.KEPT, ()),
+        (shape(COUNTS, "aggregate", to="other"), State.KEPT, ("output: topic out to topic other",)),
+        (shape(COUNTS.replace("> 5", "> 6"), "aggregate"), State.CARRIED, ("query",)),
+        (shape(COUNTS.replace("sum", "max"), "aggregate"), State.REBUILT, ("query",)),
+        (shape(COUNTS.replace("> 5", "> 6"), "aggregate", code="1"), State.REBUILT, ("query", "Python code")),
+        (shape(COUNTS, "aggregate", mode="update"), State.REBUILT, ("output mode: append to update",)),
+        (shape("Project [id#1]\nRelation [id#1]"), State.NONE, ("query",)),
+    ],
+)
+def test_an_edit_says_what_becomes_of_the_state(new: Shape, state: State, reasons: tuple[str, ...]) -> None:
+    (found,) = compare_shapes({"sums": shape(COUNTS, "aggregate")}, {"sums": new})
+    assert (found.state, found.reasons) == (state, reasons)
+
+
+def test_flows_come_and_go() -> None:
+    found = compare_shapes({"old": shape(COUNTS, "aggregate")}, {"new": shape(COUNTS, "aggregate")})
+    assert [(each.flow, each.kind, each.keeps_checkpoint) for each in found] == [
+        ("new", Kind.NEW, False),
+        ("old", Kind.REMOVED, True),
+    ]
 
 
 # Offsets

@@ -33,6 +33,7 @@ _STATEFUL = {
     "TransformWithStateInPandas": "own state",
     "GlobalLimit": "limit",
 }
+_JOIN = "join of streams"
 _EXPRESSION_ID = re.compile(r"#(\d+)L?")
 _WATERMARK = re.compile(r"^EventTimeWatermark .*$", re.MULTILINE)
 _ACCIDENTAL = (
@@ -61,6 +62,8 @@ class State(StrEnum):
 
     KEPT = "kept"
     """The checkpoint of the old version."""
+    CARRIED = "carried over"
+    """The same checkpoint: the edit is above the topmost operator with state, which Spark allows."""
     NONE = "none"
     """A new checkpoint at the offsets of the switch: there is no state."""
     REBUILT = "rebuilt"
@@ -94,6 +97,10 @@ class FlowEdit:
     """Whether both versions have the same watermark after the same records."""
     old: Flow | None
     new: Flow | None
+
+    @property
+    def keeps_checkpoint(self) -> bool:
+        return self.state in (State.KEPT, State.CARRIED)
 
     @property
     def is_compared(self) -> bool:
@@ -133,7 +140,7 @@ def _stateful(nodes: list[PlanNode]) -> Iterator[str]:
         if node.name in _STATEFUL:
             yield _STATEFUL[node.name]
         elif number in joins and _is_join_of_streams(nodes, number):
-            yield "join of streams"
+            yield _JOIN
 
 
 def _is_join_of_streams(nodes: list[PlanNode], number: int) -> bool:
@@ -164,7 +171,12 @@ def compare(old: dict[str, Shape], new: dict[str, Shape]) -> list[FlowEdit]:
             continue
         reasons, same_query = _reasons(before, shape)
         kind = Kind.EDITED if reasons else Kind.UNCHANGED
-        state = State.KEPT if same_query else State.REBUILT if shape.state else State.NONE
+        if same_query:
+            state = State.KEPT
+        elif shape.state:
+            state = State.CARRIED if _makes_same_state(before, shape) else State.REBUILT
+        else:
+            state = State.NONE
         found.append(
             FlowEdit(
                 name,
@@ -197,7 +209,7 @@ def _reasons(old: Shape, new: Shape) -> tuple[list[str], bool]:
         query.append(f"output mode: {old.flow.output_mode} to {new.flow.output_mode}")
     if _WATERMARK.sub("", old.plan) != _WATERMARK.sub("", new.plan) and old.columns == new.columns:
         query.append("query")
-    if not query and old.code != new.code:
+    if old.code != new.code:
         query.append("Python code")
     output = []
     if old.expectations != new.expectations:
@@ -205,6 +217,18 @@ def _reasons(old: Shape, new: Shape) -> tuple[list[str], bool]:
     if old.flow.to != new.flow.to:
         output.append(f"output: {_target(old.flow.to)} to {_target(new.flow.to)}")
     return query + output, not query
+
+
+def _makes_same_state(old: Shape, new: Shape) -> bool:
+    same = (old.inputs, old.flow.output_mode, old.code) == (new.inputs, new.flow.output_mode, new.code)
+    return same and old.state == new.state and _below_state(old) == _below_state(new)
+
+
+def _below_state(shape: Shape) -> str:
+    """The plan from the topmost operator with state."""
+    names = [*_STATEFUL, *(["Join"] if _JOIN in shape.state else [])]
+    found = re.search(rf"^({'|'.join(names)})\b", shape.plan, re.MULTILINE)
+    return shape.plan if found is None else normalised(shape.plan[found.start() :])
 
 
 def _clock(shape: Shape) -> str:

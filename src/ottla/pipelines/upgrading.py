@@ -91,7 +91,7 @@ class Upgrade:
         after = edits.shapes(Frames(self.spark, self.project, self.new.plan), self.new.code)
         found = edits.compare(before, after)
         for edit in found:
-            if edit.state is not State.KEPT and edit.new is not None:
+            if not edit.keeps_checkpoint and edit.new is not None:
                 self._check_movable(edit.new)
         return found
 
@@ -160,7 +160,7 @@ class Upgrade:
     def switch(self, found: list[FlowEdit], note: str = "") -> Project:
         """Make the new version live. Returns its project. PipelineError if it did not become live: the old one still is."""
         version = following(self.project.version)
-        begun = {edit.flow for edit in found if edit.kind is not Kind.REMOVED and edit.state is not State.KEPT}
+        begun = {edit.flow for edit in found if edit.kind is not Kind.REMOVED and not edit.keeps_checkpoint}
         kept = {name: value for name, value in self.project.generations.items() if name not in begun}
         project = replace(self.project, version=version, generations={**kept, **dict.fromkeys(begun, version)})
         versions = Versions(self.spark, project.storage)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.kit.databases import PostgreSQL
 from tests.pipelines.kills.listening import Proxy
 from tests.pipelines.kills.stage import PARTITIONS, AnyBroker
 from tests.pipelines.kills.upgrades import BLOWS, upgraded
@@ -61,7 +62,7 @@ def play(folder: Path, broker: AnyBroker, proxy: Proxy) -> None:
     topics = [NewTopic(name, num_partitions=PARTITIONS, replication_factor=1) for name in ("in", "out", "sums")]
     for done in admin.create_topics(topics, operation_timeout=30).values():
         done.result(60)
-    with upgraded(folder, broker, proxy) as stage:
+    with PostgreSQL() as database, upgraded(folder, broker, proxy, database) as stage:
         for number, name in enumerate(CHOSEN):
             stage.round(name, number)
 

@@ -5,7 +5,8 @@ upgrade is called again until it is through. In every other round the old driver
 record has come out of the new driver's or the old one's hands. Each record comes out once, and no record of an older version
 comes behind one of a newer version in its partition.
 
-A second flow sums over windows: a window comes out once, with all its records, whichever version closes it.
+A second flow sums over windows: a window comes out once, with all its records, whichever version closes it. Two flows write
+tables of PostgreSQL: one appends each record, one keeps the sums of each customer by upsert.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from tests.kit.databases import PostgreSQL, driver_jars
 from tests.pipelines.kills.drivers import Driver
 from tests.pipelines.kills.listening import AFTER, BEFORE, DROP, END_TXN, TXN_OFFSET_COMMIT, Blow, Proxy
 from tests.pipelines.kills.stage import PARTITIONS, PATIENCE_S, AnyBroker
@@ -40,6 +42,15 @@ def sums(orders):
     found = orders.withWatermark("at", "5 seconds").groupBy(F.window("at", "{WINDOW_S} seconds"), "customer")
     found = found.agg(F.count(F.lit(1)).alias("records"), F.sum("id").alias("ids"), F.max(F.lit(VERSION)).alias("version"))
     return found.selectExpr("customer", "CAST(window.start AS long) AS start", "records", "ids", "version")
+
+
+p.sql(orders, to=p.jdbc("DATABASE", "log"), name="log", query="SELECT id, VERSION AS version FROM orders")
+
+
+@p.flow(orders, to=p.jdbc("DATABASE", "current", mode="upsert", key="customer"), output_mode="update")
+def current(orders):
+    found = orders.groupBy("customer").agg(F.count(F.lit(1)).alias("records"), F.sum("id").alias("ids"))
+    return found.withColumn("version", F.lit(VERSION))
 """
 SETTINGS = """
 [pipeline]
@@ -55,6 +66,7 @@ transaction_timeout = "60 seconds"
 master = "local[2]"
 
 [spark.conf]
+"spark.jars" = "JARS"
 "spark.sql.shuffle.partitions" = 2
 """
 UPGRADER, DRIVER, SWITCH = "upgrader", "driver", "shop.version-switch"
@@ -62,8 +74,9 @@ START = 1_700_000_000
 
 
 class Upgrades:
-    def __init__(self, folder: Path, broker: AnyBroker, proxy: Proxy) -> None:
-        self.folder, self.broker, self.proxy = folder, broker, proxy
+    def __init__(self, folder: Path, broker: AnyBroker, proxy: Proxy, database: PostgreSQL) -> None:
+        self.folder, self.broker, self.proxy, self.database = folder, broker, proxy, database
+        self.url = database.create_database("shop")
         self.servers = f"127.0.0.1:{proxy.port}"
         self.version = 1
         self.written = 0
@@ -93,9 +106,10 @@ class Upgrades:
         place = self.folder / f"v{version}"
         if not place.is_dir():
             place.mkdir()
-            place.joinpath("shop.py").write_text(PIPELINE.replace("VERSION", str(version)))
+            place.joinpath("shop.py").write_text(PIPELINE.replace("VERSION", str(version)).replace("DATABASE", self.url))
             for client in (UPGRADER, DRIVER):
                 settings = SETTINGS.replace("STORAGE", str(self.folder / "storage")).replace("CLIENT", client)
+                settings = settings.replace("JARS", ",".join(map(str, driver_jars())))
                 place.joinpath(f"{client}.toml").write_text(settings)
         return place / "shop.py"
 
@@ -176,12 +190,35 @@ class Upgrades:
         assert "Traceback" not in old.log, old.log[-4000:]
         self.check()
 
+    def _in_tables(self) -> bool:
+        if self.database.rows("shop", "SELECT to_regclass('log'), to_regclass('current')") != [("log", "current")]:
+            return False
+        return self._counts("log") >= self.written and self._records() >= self.written
+
+    def _counts(self, table: str) -> int:
+        return int(self.database.rows("shop", f"SELECT count(*) FROM {table}")[0][0])
+
+    def _records(self) -> int:
+        return int(self.database.rows("shop", "SELECT coalesce(sum(records), 0) FROM current")[0][0])
+
+    def _check_tables(self) -> None:
+        log = Counter(int(row[0]) for row in self.database.rows("shop", "SELECT id FROM log"))
+        assert log == Counter(range(self.written)), log - Counter(range(self.written))
+        expected = {
+            (f"c{rest}", str(len(ids)), str(sum(ids)))
+            for rest in range(3)
+            for ids in ([n for n in range(self.written) if n % 3 == rest],)
+        }
+        assert set(self.database.rows("shop", "SELECT customer, records, ids FROM current")) == expected
+
     def _ended(self, process: Driver) -> int:
         self.wait(lambda: not process.running, "the upgrade ends")
         return int(process.process.returncode)
 
     def check(self) -> None:
+        self.wait(self._in_tables, "the tables")
         self.read(1)
+        self._check_tables()
         assert self.seen == Counter(range(self.written)), self._difference()
         assert set(self.sums.values()) <= {1}, [window for window, count in self.sums.items() if count > 1]
         for (customer, start), total in self.totals.items():
@@ -261,8 +298,8 @@ BLOWS: dict[str, Callable[[Upgrades], Blow]] = {
 
 
 @contextmanager
-def upgraded(folder: Path, broker: AnyBroker, proxy: Proxy) -> Iterator[Upgrades]:
-    stage = Upgrades(folder, broker, proxy)
+def upgraded(folder: Path, broker: AnyBroker, proxy: Proxy, database: PostgreSQL) -> Iterator[Upgrades]:
+    stage = Upgrades(folder, broker, proxy, database)
     try:
         yield stage
         stage.finish()

@@ -33,6 +33,7 @@ _VALUE_WIDTH = 60
 _SAME_WIDTH = 48
 _STATES = {
     State.KEPT: "kept: the query is the same",
+    State.CARRIED: "carried over: what makes it is the same",
     State.NONE: "none: goes on at the offsets of the switch",
     State.REBUILT: "rebuilt from the topics",
 }
