@@ -107,6 +107,8 @@ class PipelineRun:
         if self.project.file.is_file():  # a cell of a notebook is none
             code = code_of(self.project.file)
             versions = Versions(self.spark, self.project.storage)
+            with Client(self.options) as client:
+                switching.check_known(client, self.project, [flow.name for flow in self.plan.queries], versions.names())
             if versions.check_running(self.project.version, code):
                 self._keep_code = partial(versions.keep_running, self.project.version, code)
         # Prepare all before the first starts, so that a mistake in one flow starts none.

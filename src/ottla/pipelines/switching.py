@@ -65,6 +65,17 @@ def live_project(client: Client, project: Project, flows: Iterable[str]) -> Proj
     return replace(project, version=version, generations=generations)
 
 
+def check_known(client: Client, project: Project, flows: Iterable[str], kept: Iterable[str]) -> None:
+    """PipelineError if the cluster has forgotten which version is live. `kept` are the versions in the storage."""
+    if project.version != FIRST or all(number_of(name) <= number_of(FIRST) for name in kept):
+        return
+    if all(progress(client, project.group_id(flow)).marker is None for flow in flows):
+        raise PipelineError(
+            f"which version of pipeline {project.name} is live is not known: the committed offsets of its groups are gone",
+            hint="they expire after offsets.retention.minutes without a run; move the storage away, and begin anew",
+        )
+
+
 class Switch:
     """One attempt to make another version live. A second one, or a driver that takes over, fences it."""
 
