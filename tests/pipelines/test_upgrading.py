@@ -1,4 +1,4 @@
-"""An upgrade beside a running pipeline, on a real Spark and a real broker (F93)."""
+"""An upgrade beside a running pipeline, on a real Spark and a real broker (F83)."""
 
 from __future__ import annotations
 

@@ -29,10 +29,9 @@ The modules, in the order of a run:
   `dead_letters`, `checkpoint`, `marker`;
 - `preview` shows what a flow makes of the last records, `interactive` is for notebooks; `trial`, `trial_cases` run flows on given
   rows;
-- `status` and `reset` look at flows and start them anew; `deployment` writes what runs a pipeline elsewhere.
 - `upgrading` makes another version of the code live: `versions` (kept code), `edits` (what an edit touches), `shadow` and
   `comparison` (results of both), `rebuilding` (state), `switching` (the switch), `takeover` (what a driver does about it);
-- `status` and `reset` look at flows and start them anew.
+- `status` and `reset` look at flows and start them anew; `deployment` writes what runs a pipeline elsewhere.
 
 `data_source` is `format("ottla")`. `spark_jvm` holds all access to Spark's JVM objects, `spark_errors` all decisions from Spark's
 error texts.

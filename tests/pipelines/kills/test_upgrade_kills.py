@@ -1,4 +1,4 @@
-"""An upgrade loses and doubles nothing, whatever is killed at whatever moment: itself, the old driver, the broker (F93).
+"""An upgrade loses and doubles nothing, whatever is killed at whatever moment: itself, the old driver, the broker (F83).
 
 `OTTLA_TEST_ROUNDS=2` makes two rounds of every blow, twenty in all; without it the slow test makes one of each.
 """
