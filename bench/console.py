@@ -75,10 +75,11 @@ def produce(servers: str, options: argparse.Namespace) -> None:
     words = [format(chance.getrandbits(64), "x") for _ in range(5000)]
     for n in range(options.records):
         name = "needle" if n % (options.records // NEEDLES) == 7 else "customer"
-        value = json.dumps({"id": n, "name": name, "text": " ".join(chance.choices(words, k=options.size // 17 + 1))})
+        text = " ".join(chance.choices(words, k=options.size // 17 + 1))
+        value = json.dumps({"id": n, "name": name, "text": text[: max(options.size - 50, 0)]})
         while True:
             try:
-                producer.produce(TOPIC, value[: options.size], key=f"k{n % 10_007}")
+                producer.produce(TOPIC, value, key=f"k{n % 10_007}")
                 break
             except BufferError:
                 producer.poll(0.05)
