@@ -216,3 +216,25 @@ def test_a_condition_that_is_none_is_refused_at_its_line(shop: Shop, condition: 
     assert words in caught.value.message
     assert caught.value.place is not None
     assert caught.value.place.line == 6
+
+
+def test_records_behind_the_watermark_go_to_their_topic(shop: Shop) -> None:
+    source, out, late = shop.topic("orders"), shop.topic("out"), f"{shop.prefix}late"
+    text = """
+from ottla import pipelines as p
+from pyspark.sql import functions as F
+
+orders = p.source("{source}", p.json("id long, at timestamp"), name="orders", options={{"maxOffsetsPerTrigger": 1}})
+
+@p.flow(orders, to=p.sink("{out}"), late="{late}")
+def counts(orders):
+    return orders.withWatermark("at", "1 second").groupBy(F.window("at", "10 seconds")).count()
+"""
+    times = ["00:00:01", "00:05:00", "00:06:00", "00:00:02"]
+    shop.produce(source, [(time, {"id": n, "at": f"2026-01-01T{time}Z"}) for n, time in enumerate(times)])
+    shop.run(shop.pipeline(text.format(source=source, out=out, late=late)))
+    (found,) = shop.read(late)
+    assert (found.key(), json.loads(found.value())["id"]) == (b"00:00:02", 3)
+    headers = headers_of(found)
+    assert (headers["ottla.reason"], headers["ottla.offset"], headers["ottla.flow"]) == ("late", "3", "counts")
+    assert [value["count"] for value in shop.values(out)] == [1, 1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,6 +70,14 @@ def test_windows_close_when_the_test_says_so(spark: SparkSession) -> None:
     late = ottla.testing.run_flow(revenue, {"orders": batches})
     assert [row["total"] for row in late] == [3.0]
     assert late.late_rows == 1
+    assert late.dead_letters == []
+    told = ottla.testing.run_flow(replace(revenue, late="orders.late"), {"orders": batches})
+    assert [(each.reason, each.record["amount"]) for each in told.dead_letters] == [("late", 100.0)]
+    deduplicated = p.sql(
+        ORDERS, query="SELECT DISTINCT customer FROM orders", to=p.sink("out"), output_mode="update", late="orders.late"
+    )
+    with pytest.raises(p.PipelineError, match="Spark does not tell which of its records come late"):
+        ottla.testing.run_flow(deduplicated, {"orders": batches})
 
 
 def test_state_joins_and_queries_run_too(spark: SparkSession) -> None:

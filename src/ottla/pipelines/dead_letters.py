@@ -28,12 +28,14 @@ from ottla.pipelines.exactly_once import Refused
 from ottla.pipelines.failure import PipelineError
 from ottla.pipelines.frames import Frames
 from ottla.pipelines.graph import reads
-from ottla.pipelines.spark_jvm import metrics_add_up, observed_metrics
+from ottla.pipelines.spark_jvm import EventTime, event_time_of, late_watermark_ms, metrics_add_up, observed_metrics
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 HEADERS = ("ottla.topic", "ottla.partition", "ottla.offset", "ottla.flow", "ottla.reason")
+LATE = "late"
+"""The reason of records that the watermark dropped."""
 EXPECTATION = "ottla.expectation"
 """The header with the condition that a row did not meet; its name is the reason."""
 _PLACE = ("topic", "partition", "offset")
@@ -143,6 +145,8 @@ class Refusals:
                     unmet[expectations.label(self.flow, flow, each)] = count
                 if any(count for each, count in zip(flow.expectations, found, strict=True) if each.on_fail == DEAD_LETTER):
                     letters += self._send_unmet(flow, frame, offsets, transaction)
+            if self.flow.late is not None:
+                self._send_late(self.flow.late, offsets, transaction)
             return Refused(letters, unmet)
         finally:
             self._release()
@@ -208,6 +212,29 @@ class Refusals:
             letters = found.where(mine).select("key", "value", _with_headers(F.col("headers"), [*places.items(), *why.items()]))
             count += transaction.send(letters, topic, "none")[0]
         return count
+
+    def _send_late(self, topic: str, offsets: BatchOffsets, transaction: Sender) -> None:
+        """Send the records whose rows the watermark dropped in this batch."""
+        from pyspark.sql import functions as F
+
+        watermark_ms = late_watermark_ms(self.frames.spark, self.query_id())
+        if watermark_ms is None:
+            return
+        rows = self.frames.records_of_state(self.flow, lambda source: self.records(source, offsets))
+        assert rows is not None, f"the records of flow {self.flow.name} were traceable"
+        assert self._event_time is not None
+        time = F.col(f"`{self._event_time.name}`")
+        behind = (time.getField("end") if self._event_time.is_window else time) <= F.timestamp_millis(F.lit(watermark_ms))
+        # A record may be in several windows.
+        found = rows.where(behind).select(f"{reading.RECORD}.*").dropDuplicates([*_PLACE])
+        values = (F.col("topic"), F.col("partition"), F.col("offset"), F.lit(self.flow.name), F.lit(LATE))
+        transaction.send(
+            found.select("key", "value", _with_headers(F.col("headers"), zip(HEADERS, values, strict=True))), topic, "none"
+        )
+
+    @cached_property
+    def _event_time(self) -> EventTime | None:
+        return event_time_of(self.frames.result(self.flow))
 
     def _stop_if_unmet(self) -> None:
         counts = self._new_counts()

@@ -255,18 +255,21 @@ def jdbc(
 
 
 def flow(
-    *inputs: Input, to: Target | None = None, name: str | None = None, output_mode: str = "append"
+    *inputs: Input, to: Target | None = None, name: str | None = None, output_mode: str = "append", late: str | None = None
 ) -> Callable[[Callable[..., Any]], Flow]:
     """Declare a flow: the decorated function takes one DataFrame for each input and returns one.
 
-    An input is a source, files, another flow, or the name of one. Without `to` the flow is a view for other flows.
+    An input is a source, files, another flow, or the name of one. Without `to` the flow is a view for other flows. Records whose
+    rows the watermark drops go to the topic `late`, if it is given.
     """
     place = _place()
 
     def declare(function: Callable[..., Any] | _Expected) -> Flow:
         expected = function if isinstance(function, _Expected) else _Expected(function, ())
         function = expected.function
-        return _declare(Flow(name or function.__name__, inputs, function, None, to, output_mode, place, expected.expectations))
+        return _declare(
+            Flow(name or function.__name__, inputs, function, None, to, output_mode, place, expected.expectations, late)
+        )
 
     if len(inputs) == 1 and to is None and callable(inputs[0]) and not isinstance(inputs[0], Flow):
         raise PipelineError("a flow needs its inputs", place, hint="write @p.flow(orders, to=p.sink(…))")
@@ -327,8 +330,9 @@ def sql(
     name: str | None = None,
     output_mode: str = "append",
     expect: Expect | Sequence[Expect] = (),
+    late: str | None = None,
 ) -> Flow:
-    """Declare a flow in SQL. Its inputs are tables by their names. `expect` is a `p.expect(…)` or several."""
+    """Declare a flow in SQL. Its inputs are tables by their names. `expect` is `p.expect(…)`, or several, `late` as of `flow`."""
     place = _place()
     if name is None:
         if to is None:
@@ -340,7 +344,7 @@ def sql(
             raise PipelineError(
                 f"flow {name!r}: {each!r} is not an expectation", place, hint='write expect=[p.expect("name", "condition")]'
             )
-    return _declare(Flow(name, inputs, None, query, to, output_mode, place, tuple(each.expectation for each in given)))
+    return _declare(Flow(name, inputs, None, query, to, output_mode, place, tuple(each.expectation for each in given), late))
 
 
 def _declare(flow: Flow, *, instead_of: Flow | None = None) -> Flow:
@@ -362,6 +366,10 @@ def _declare(flow: Flow, *, instead_of: Flow | None = None) -> Flow:
         raise PipelineError(
             f"flow {flow.name!r}: output mode {flow.output_mode!r} is unknown", flow.place, hint=f"use {', '.join(_OUTPUT_MODES)}"
         )
+    if flow.late is not None:
+        _check_topic(flow.late, flow.place)
+        if flow.to is None:
+            raise PipelineError(f"flow {flow.name!r} is a view: give late=… to the flow that takes it", flow.place)
     names = [expected.name for expected in flow.expectations]
     for expected in flow.expectations:
         if names.count(expected.name) > 1:

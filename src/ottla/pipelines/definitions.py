@@ -121,6 +121,8 @@ class Flow:
     output_mode: str
     place: Place = field(compare=False)
     expectations: tuple[Expectation, ...] = ()
+    late: str | None = None
+    """The topic of records that come too late for the watermark."""
 
     def __call__(self, *frames: Any) -> Any:
         if self.function is None:

@@ -19,7 +19,7 @@ from ottla.pipelines.failure import PipelineError
 from ottla.pipelines.graph import Node, Plan, same_path
 from ottla.pipelines.loading import where_in
 from ottla.pipelines.project import Project
-from ottla.pipelines.spark_jvm import FileSystem, check_streaming, traced
+from ottla.pipelines.spark_jvm import FileSystem, check_streaming, event_time_of, stateful_input, traced
 from ottla.pipelines.values import Debezium, Json
 
 if TYPE_CHECKING:
@@ -100,6 +100,19 @@ class Frames:
         frames = replace(self, given=given)
         return traced(expectations.refused(frames.result(flow), flow), reading.RECORD)
 
+    def records_of_state(self, flow: Flow, raw: Callable[[Source], DataFrame] | None = None) -> DataFrame | None:
+        """What the flow's stateful operator reads, with the record of each row in `reading.RECORD`, as a batch; None if a row may
+        come of several records. Without `raw` there are no records."""
+        from ottla.pipelines.data_source.columns import schema_of
+
+        def given(node: Source | Files) -> DataFrame | None:
+            if isinstance(node, Source):
+                rows = raw(node) if raw is not None else self.spark.createDataFrame([], schema_of(reading.RAW))
+                return reading.traced_rows(rows, node)
+            return self.given(node) if self.given is not None else None
+
+        return stateful_input(replace(self, given=given).result(flow), reading.RECORD)
+
     def is_traceable(self, flow: Flow) -> bool:
         """Whether each row of the flow's result comes of one record, so that the record can be the dead letter."""
         from ottla.pipelines.data_source.columns import schema_of
@@ -158,13 +171,25 @@ def checked(frames: Frames, flow: Flow) -> DataFrame:
         frame.select(*encoding.columns(frame, flow.to, flow.name))
     elif isinstance(flow.to, Table):
         tables.check(frames.spark, flow.to)
+    check_query(frames, flow, frame)
+    return frame
+
+
+def check_query(frames: Frames, flow: Flow, frame: DataFrame) -> None:
+    """PipelineError if the flow's result cannot be a streaming query."""
     try:
         check_streaming(frame, flow.output_mode)
     except Exception as error:
         hint = spark_errors.hint_of(error, flow.name)
         raise PipelineError(f"flow {flow.name!r}: {spark_errors.first_line(error)}", flow.place, hint=hint) from None
     _check_dead_letters(frames, flow)
-    return frame
+    if flow.late is not None and (event_time_of(frame) is None or frames.records_of_state(flow) is None):
+        raise PipelineError(
+            f"flow {flow.name!r}: Spark does not tell which of its records come late",
+            flow.place,
+            hint="late= needs withWatermark and one aggregation or deduplication over rows that each come of one record; without "
+            "it late rows are only counted",
+        )
 
 
 def _check_dead_letters(frames: Frames, query: Flow) -> None:

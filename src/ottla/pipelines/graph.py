@@ -257,6 +257,8 @@ def _refuse_dead_letters_into_outputs(plan: Plan) -> None:
     outputs = {flow.to.topic: flow for flow in plan.queries if isinstance(flow.to, Sink)}
     for flow in plan.queries:
         for source in plan.sources(flow):
+            if flow.late is not None and reads(source, flow.late):
+                raise PipelineError(f"flow {flow.name!r} reads its own topic of late records {flow.late!r}", flow.place)
             letters = source.dead_letter
             if letters is None:
                 continue

@@ -168,6 +168,8 @@ class PipelineRun:
         for source in sources:
             if source.dead_letter is not None:
                 topics.ensure(self.options, source.dead_letter, source.place)
+        if flow.late is not None:
+            topics.ensure(self.options, flow.late, flow.place)
         offsets: PartitionOffsets = {}
         for entry in starting.values():
             offsets.update(offsets_of(json.dumps(entry["offsets"])))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from subprocess import TimeoutExpired
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -325,6 +326,73 @@ def _traced(jvm: Any, node: Any, column: str) -> tuple[Any, Any] | None:
         return None
     children[hits[0]] = child
     return node.withNewChildren(_seq(jvm, children)), attribute
+
+
+_STATEFUL_BY_TIME = frozenset({"Aggregate", "Deduplicate", "DeduplicateWithinWatermark"})
+_WATERMARK = "spark.watermarkDelayMs"
+
+
+@dataclass(frozen=True)
+class EventTime:
+    """The column by which an operator drops late rows: a time, or the end of a window."""
+
+    name: str
+    is_window: bool
+
+
+def event_time_of(frame: DataFrame) -> EventTime | None:
+    """By which column the first stateful operator of a stream drops late rows. None if it drops none, or by other rules."""
+    node = _stateful(cast(Any, frame._jdf).queryExecution().analyzed())
+    if node is None:
+        return None
+    child = _items(node.child().output())
+    keys: set[Any] = set()
+    kind = node.nodeName()
+    for key in _items(node.groupingExpressions()) if kind == "Aggregate" else _items(node.keys()):
+        keys |= {attribute.exprId().id() for attribute in _items(key.references().toSeq())}
+    timed = [each for each in child if each.metadata().contains(_WATERMARK)]
+    found = [each for each in timed if each.exprId().id() in keys]
+    if not found and kind != "Aggregate":
+        found = timed
+    if not found:
+        return None
+    return EventTime(found[0].name(), found[0].dataType().typeName() == "struct")
+
+
+def stateful_input(frame: DataFrame, column: str) -> DataFrame | None:
+    """What the first stateful operator of a batch query reads, with a column of its input as `traced` finds it; or None."""
+    node = _stateful(cast(Any, frame._jdf).queryExecution().analyzed())
+    if node is None:
+        return None
+    from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+
+    spark: Any = frame.sparkSession
+    rows = ClassicDataFrame(spark._jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, node.child()), spark)
+    return traced(rows, column)
+
+
+def _stateful(node: Any) -> Any:
+    """The first stateful operator below plan nodes of one child."""
+    while node.nodeName() not in _STATEFUL_BY_TIME:
+        children = _items(node.children())
+        if len(children) != 1:
+            return None
+        node = children[0]
+    return node
+
+
+def late_watermark_ms(spark: SparkSession, query_id: str) -> int | None:
+    """The watermark behind which the micro-batch that the query ran last has dropped rows; None if it has dropped none."""
+    query: Any = spark.streams.get(query_id)
+    assert query is not None, f"query {query_id} is not running"
+    nodes = [query._jsq.streamingQuery().lastExecution().executedPlan()]
+    while nodes:
+        node = nodes.pop()
+        metric = node.metrics().get("numRowsDroppedByWatermark")
+        if metric.isDefined() and metric.get().value() > 0:
+            return int(node.eventTimeWatermarkForLateEvents().get())
+        nodes += _items(node.children())
+    return None
 
 
 def _items(seq: Any) -> list[Any]:

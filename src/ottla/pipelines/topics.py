@@ -168,6 +168,8 @@ def _written(plan: Plan) -> Iterator[MissingTopic]:
         for source in plan.sources(flow):
             if source.dead_letter is not None:
                 yield MissingTopic(source.dead_letter, "dead letters", None, {}, str(source.place))
+        if flow.late is not None:
+            yield MissingTopic(flow.late, "late records", None, {}, str(flow.place))
         if isinstance(flow.to, Sink):
             yield MissingTopic(flow.to.topic, "sink", flow.to.partitions, dict(flow.to.config), str(flow.to.place))
 

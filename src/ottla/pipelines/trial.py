@@ -24,10 +24,9 @@ from ottla.pipelines.checkpoint import BatchOffsets, Checkpoint
 from ottla.pipelines.dead_letters import EXPECTATION, Refusals
 from ottla.pipelines.definitions import Files, Flow, Sink, Source
 from ottla.pipelines.failure import PipelineError
-from ottla.pipelines.frames import Frames
+from ottla.pipelines.frames import Frames, check_query
 from ottla.pipelines.graph import Plan, plan, reads, sink_of_view
 from ottla.pipelines.project import Project
-from ottla.pipelines.spark_jvm import check_streaming
 from ottla.pipelines.values import Avro, Framed
 
 if TYPE_CHECKING:
@@ -184,13 +183,7 @@ class _Run:
         result = self.frames.result(self.flow)
         target = self.flow.to
         columns = encoding.columns(result, target, self.flow.name) if isinstance(target, Sink) else []
-        try:
-            check_streaming(result, self.flow.output_mode)
-        except Exception as error:
-            hint = spark_errors.hint_of(error, self.flow.name)
-            raise PipelineError(
-                f"flow {self.flow.name!r}: {spark_errors.first_line(error)}", self.flow.place, hint=hint
-            ) from None
+        check_query(self.frames, self.flow, result)
         checkpoint = Checkpoint(self.spark, str(self.folder / "checkpoint"))
         owned = frozenset(source.name for source in self.sources)
         refusals = Refusals(self.frames, self.flow, self.sources, lambda: str(checkpoint.query_id()), self._raw, owned)
