@@ -173,6 +173,8 @@ def test_a_flow_that_failed_starts_again_after_a_while_that_doubles(caplog: pyte
     lives = [Query(0, f"ValueError: {number}") for number in range(4)]
     last = Query(1_000_000)
     found = two_flows([*lives, last], Query(1_000_000), again)
+    heard: list[dict[str, Any]] = []
+    found.heard = heard.append
     with found:
         until_s = time.monotonic() + 60
         while found.queries["copy"] is not cast(Any, last):
@@ -187,6 +189,7 @@ def test_a_flow_that_failed_starts_again_after_a_while_that_doubles(caplog: pyte
     assert [line for line in lines if not line.startswith("{")] == ["failed shop copy"] * 4 + ["recovered shop copy"]
     documents = [json.loads(line) for line in lines if line.startswith("{")]
     assert [each["restart_in_s"] for each in documents] == [0.02, 0.04, 0.04, 0.04, None]
+    assert heard == documents
     assert documents[0]["error"] == {"message": "flow 'copy': ValueError: 0", "place": "shop.py:4", "hint": None}
 
 

@@ -70,6 +70,8 @@ class PipelineRun:
         self._results: dict[str, DataFrame] = {}
         self._housekeeping = Housekeeping(self.stopping)
         self._alerts = Alerts(project.alert_command, project.alert_webhook)
+        self.heard: Callable[[dict[str, Any]], None] | None = None
+        """Gets the documents of alerts too: that a flow failed, or runs again."""
 
     def __enter__(self) -> PipelineRun:
         return self
@@ -263,11 +265,16 @@ class PipelineRun:
     def _note_failure(self, name: str, failure: PipelineError) -> None:
         self._failed(name, failure)
         restart_in_s = self._again.failed(name, failure, self.sinks[name].totals.batches, time.monotonic())
-        self._alerts.send(alerts.document(alerts.FAILED, self._given.name, name, failure, restart_in_s))
+        self._tell(alerts.document(alerts.FAILED, self._given.name, name, failure, restart_in_s))
         if restart_in_s is not None:
             logger.error("Flow %s failed and starts again in %.1f s: %s", name, restart_in_s, failure)
         elif len(self._ended) + 1 < len(self.queries):
             logger.error("Flow %s failed, the others go on: %s", name, failure)
+
+    def _tell(self, document: dict[str, Any]) -> None:
+        self._alerts.send(document)
+        if self.heard is not None:
+            self.heard(document)
 
     def _begin_again(self, name: str) -> None:
         """Start the query of a flow that failed."""
@@ -286,7 +293,7 @@ class PipelineRun:
     def _tell_if_recovered(self, name: str) -> None:
         if self._again.has_recovered(name, self.sinks[name].totals.batches):
             logger.warning("Flow %s runs again", name)
-            self._alerts.send(alerts.document(alerts.RECOVERED, self._given.name, name))
+            self._tell(alerts.document(alerts.RECOVERED, self._given.name, name))
 
     def _is_restarted(self, name: str) -> bool:
         """Restart an ended query if only a slow Python worker ended it: no batch had begun. PipelineError if it failed."""

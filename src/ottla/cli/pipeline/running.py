@@ -40,6 +40,9 @@ def run_flows(spark: SparkSession, pipelines: Sequence[tuple[Project, Plan]], *,
     driven = [
         _Driven(spark, project, plan, once, _teller(project, live, json_output, len(pipelines))) for project, plan in pipelines
     ]
+    if json_output:
+        for each in driven:
+            each.run.heard = _print_now
     stopping = threading.Event()
 
     def stop(number: int, frame: object) -> None:
