@@ -125,7 +125,7 @@ class Refusals:
             self._held = frame.persist()
             if isinstance(self.flow.to, Table):
                 self._held.count()
-                self._stop_if_unmet()
+                self._stop_if_unmet(self._new_counts())
         return expectations.accepted(frame, self.flow)
 
     def send(self, frame: DataFrame, offsets: BatchOffsets, transaction: Sender) -> Refused:
@@ -137,7 +137,7 @@ class Refusals:
                 for source in self.sources
                 if sum(counts.get(reading.metric(source), ()))
             )
-            self._stop_if_unmet()
+            self._stop_if_unmet(counts)
             unmet: dict[str, int] = {}
             for flow in self.guarded:
                 found = counts.get(expectations.metric(flow), [0] * len(flow.expectations))
@@ -236,8 +236,7 @@ class Refusals:
     def _event_time(self) -> EventTime | None:
         return event_time_of(self.frames.result(self.flow))
 
-    def _stop_if_unmet(self) -> None:
-        counts = self._new_counts()
+    def _stop_if_unmet(self, counts: Mapping[str, list[int]]) -> None:
         for flow in self.guarded:
             found = counts.get(expectations.metric(flow), [0] * len(flow.expectations))
             for each, count in zip(flow.expectations, found, strict=True):
