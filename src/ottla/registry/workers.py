@@ -6,20 +6,21 @@ Processes are started when they are needed and kept. One that takes too long is 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import pickle
+import signal
 import sys
 from pathlib import Path
 from typing import Any, Final
 
 from ottla.registry import errors
-from ottla.registry.worker import DONE, INVALID
+from ottla.registry.worker import CPU_LIMIT_S, DONE, INVALID
 
 WORKERS: Final = 2
-TIME_LIMIT_S: Final = 5.0
-START_TIME_LIMIT_S: Final = 60.0
-"""For the first request of a process: on a busy machine its imports take long."""
+TIME_LIMIT_S: Final = 60.0
+"""For a process that does not answer at all. A schema has `CPU_LIMIT_S`."""
 _FRAME_BYTES_MAX: Final = 256 << 20
 
 logger = logging.getLogger("ottla.registry")
@@ -42,15 +43,15 @@ class Workers:
             self._free.put_nowait(worker)
 
     async def _ask(self, worker: _Worker, name: str, arguments: tuple[object, ...]) -> Any:
-        limit_s = self._time_limit_s if worker.is_warm else START_TIME_LIMIT_S
         try:
-            async with asyncio.timeout(limit_s):
+            async with asyncio.timeout(self._time_limit_s):
                 answer = await worker.ask(name, arguments)
         except TimeoutError:
             await worker.kill()
-            raise errors.invalid_schema(f"the schema takes longer than {limit_s:g} s to check") from None
+            raise errors.timed_out("the schema was not checked in time; try again") from None
         except (OSError, EOFError):
-            await worker.kill()
+            if await worker.kill() == -signal.SIGPROF:
+                raise errors.invalid_schema(f"Invalid schema: it takes more than {CPU_LIMIT_S:g} s to check") from None
             raise errors.invalid_schema("the schema ended the process that checks it") from None
         except asyncio.CancelledError:
             await worker.kill()  # its answer would be taken for that of the next request
@@ -71,7 +72,6 @@ class Workers:
 class _Worker:
     def __init__(self) -> None:
         self._process: asyncio.subprocess.Process | None = None
-        self.is_warm = False
 
     async def ask(self, name: str, arguments: tuple[object, ...]) -> tuple[Any, ...]:
         if self._process is None:
@@ -86,19 +86,16 @@ class _Worker:
         if size > _FRAME_BYTES_MAX:
             raise EOFError
         answer: tuple[Any, ...] = pickle.loads(await reading.readexactly(size))
-        self.is_warm = True
         return answer
 
-    async def kill(self) -> None:
+    async def kill(self) -> int | None:
+        """End the process. Returns how it ended, negative for a signal."""
         process, self._process = self._process, None
-        self.is_warm = False
-        if process is not None:
-            if process.returncode is None:
-                try:
-                    process.kill()
-                except ProcessLookupError:
-                    pass
-            await process.wait()
+        if process is None:
+            return None
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()  # does nothing to one that has ended
+        return await process.wait()
 
 
 _SOURCES: Final = str(Path(__file__).resolve().parents[2])
