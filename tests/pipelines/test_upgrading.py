@@ -129,7 +129,7 @@ def test_an_upgrade_and_a_rollback_lose_and_double_nothing(shop: Shop) -> None:
         assert row["total"] == (sum(amounts) if row["v"] == 1 else max(amounts)), row
     assert max(row["count"] for row in shop.values(f"{out}.counts") if row["v"] == 2) == 60
     table = shop.spark.read.format("jdbc").option("url", database).option("dbtable", "copies").load()
-    assert Counter(row["ID"] for row in table.collect()) == Counter(range(120))
+    assert Counter(row["id"] for row in table.collect()) == Counter(range(120))
     # Nobody may go on with the old code by accident.
     old = written(shop, shop.folder / "old" / "shop.py", **names, amount="amount", aggregate="sum", version=1)
     with pytest.raises(PipelineError, match=r"is the code of version 1, but version 2"):
@@ -141,7 +141,7 @@ def test_an_upgrade_and_a_rollback_lose_and_double_nothing(shop: Shop) -> None:
     copies = shop.values(f"{out}.copy")
     assert Counter(row["id"] for row in copies) == Counter(range(180))
     assert all(row["v"] == (2 if 60 <= row["id"] < 120 else 1) for row in copies)
-    assert Counter(row["ID"] for row in table.collect()) == Counter(range(180))
+    assert Counter(row["id"] for row in table.collect()) == Counter(range(180))
     assert max(row["count"] for row in shop.values(f"{out}.counts")) == 90
     starts = sums(shop, f"{out}.sums")
     assert set(starts.values()) == {1}
