@@ -31,6 +31,7 @@ NEEDS_MORE = {
     "cluster": "tests/cluster/test_cluster_commands.py",
     "console": "it runs until it is stopped; tests/console",
     "exporter": "it runs until it is stopped; tests/cli/test_exporter.py",
+    "mirror": "it needs another cluster; tests/cli/test_mirror.py",
     "registry": "it runs until it is stopped; tests/registry",
     "schema": "it needs a registry; tests/registry/test_schema_commands.py",
     "secure": "tests/cli/test_secure.py",
