@@ -95,3 +95,19 @@ def test_a_cluster_that_goes_away_and_comes_back(tmp_path: Path) -> None:
             assert next(name for name, _ in events if name != "delta") == "well"
             live.__exit__(None, None, None)
             assert console.post("/api/topics/orders/records", {"value": json.dumps({"n": 1})})["records"][0]["offset"] == 0
+
+
+def test_a_live_view_outlives_the_broker() -> None:
+    """Killed and started again: an open view shows what is produced then, and so does one that goes on with its token."""
+    with Broker() as broker, running_console(broker.bootstrap_servers) as console:
+        broker.create_topic("orders")
+        path = "/api/topics/orders/records?live=1"
+        with console.events(path) as events:
+            word = next(events)[1]["continue"]
+            broker.kill()
+            broker.start()
+            console.post("/api/topics/orders/records", {"value": "after"})
+            with console.events(f"{path}&continue={word}") as again:
+                for each in (events, again):
+                    shown = next(document["records"] for name, document in each if name == "records")
+                    assert [record["value"]["text"] for record in shown] == ["after"]

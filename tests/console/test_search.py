@@ -86,6 +86,23 @@ def test_what_comes_is_shown(console: RunningConsole, topic: str) -> None:
         assert [record["value"]["text"] for record in found] == ["but this"]
 
 
+def test_a_live_view_goes_on_where_it_was(console: RunningConsole, topic: str) -> None:
+    """The token of `begin` and `progress` is an offset: whatever came since is shown, and nothing twice."""
+    path = f"/api/topics/{topic}/records?live=1"
+    with console.events(path) as events:
+        name, begin = next(events)
+        assert name == "begin", begin
+    console.post(f"/api/topics/{topic}/records", {"records": [{"value": "old", "timestamp": 1}]})
+    with console.events(f"{path}&continue={begin['continue']}") as events:
+        found = next(document["records"] for name, document in events if name == "records")
+        assert [record["value"]["text"] for record in found] == ["old"]
+        word = next(document["continue"] for name, document in events if name == "progress")
+    console.post(f"/api/topics/{topic}/records", {"records": [{"value": "older", "timestamp": 0}]})
+    with console.events(f"{path}&continue={word}") as events:
+        found = next(document["records"] for name, document in events if name == "records")
+        assert [record["value"]["text"] for record in found] == ["older"]
+
+
 def test_a_flood_is_shown_in_part(console: RunningConsole, subject: Subject, topic: str) -> None:
     """The newest of them; how many were left out is said, and nothing is lost in between."""
     with console.events(f"/api/topics/{topic}/records?live=1&partitions=0") as events:

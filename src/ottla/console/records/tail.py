@@ -1,14 +1,21 @@
-"""Records as they come. Shows at most so many a second, and says how many it left out."""
+"""Records as they come. Shows at most so many a second, and says how many it left out.
+
+`begin` and each `progress` hold the token for `continue`: a client that was cut off goes on at the offset where it was. A time
+would not do: while a consumer connects again, time passes and nothing is read.
+"""
 
 from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ottla.cli.connection import Connection
 from ottla.cli.consume import incoming, reader_properties
 from ottla.cli.failure import explain
+from ottla.cli.positions import TopicIndex
+from ottla.console.records.continuing import word_of
 from ottla.console.records.documents import Showing
 from ottla.console.records.plan import Plan
 from ottla.console.records.stream import Outlet
@@ -49,9 +56,16 @@ def tail(connection: Connection, plan: Plan, showing: Showing, outlet: Outlet) -
                 ],
                 "notes": notes,
                 "order": "live",
+                "continue": _word(starts),
             },
         )
-        rush = _Rush(showing, plan, outlet)
+
+        def positions() -> dict[TopicIndex, int]:
+            found = consumer.position([TopicPartition(*key) for key in starts])
+            # Negative: none of its records was read yet.
+            return {key: each.offset if each.offset >= 0 else starts[key] for key, each in zip(starts, found, strict=True)}
+
+        rush = _Rush(showing, plan, outlet, positions)
         while True:
             outlet.check()
             messages = consumer.consume(_BATCH, _POLL_S)
@@ -68,13 +82,18 @@ def tail(connection: Connection, plan: Plan, showing: Showing, outlet: Outlet) -
         consumer.close()
 
 
+def _word(positions: Mapping[TopicIndex, int]) -> str | None:
+    return word_of({key: (position, position, []) for key, position in positions.items()})
+
+
 class _Rush:
     """The newest records since the last event."""
 
-    def __init__(self, showing: Showing, plan: Plan, outlet: Outlet) -> None:
+    def __init__(self, showing: Showing, plan: Plan, outlet: Outlet, positions: Callable[[], dict[TopicIndex, int]]) -> None:
         self._showing = showing
         self._plan = plan
         self._outlet = outlet
+        self._positions = positions
         self._newest: deque[Any] = deque(maxlen=SHOWN_PER_EVENT)
         self._taken = self._skipped = self._skipped_total = self._found = 0
         self._began_s = self._told_s = time.monotonic()
@@ -113,5 +132,6 @@ class _Rush:
                     "records": self.records,
                     "elapsed_s": round(elapsed_s, 1),
                     "records_per_s": round(self.records / elapsed_s),
+                    "continue": _word(self._positions()),
                 },
             )

@@ -28,13 +28,21 @@ export function useSearch(path, { live = false, paused = false } = {}) {
     setOver(null);
     setToken(null);
   }, [path]);
-  // A live view that was cut off goes on where it was: what it has is not shown twice.
-  const heard = useRef(null);
+  // A live view that was cut off goes on at the offsets where it was: what it has is not shown twice. One that was cut off before
+  // it heard where it began goes on from the time at which it was opened.
+  const place = useRef(null);
+  const opened = useRef(null);
   const known = useRef(new Set());
   useEffect(() => {
-    heard.current = null;
+    place.current = opened.current = null;
   }, [path]);
-  const resume = (address) => (live && heard.current ? since(address, heard.current - OVERLAP_MS) : address);
+  const resume = (address) => {
+    if (!live) return address;
+    if (place.current) return withWord(address, "continue", place.current);
+    const first = opened.current === null;
+    opened.current ??= Date.now();
+    return first || /[?&]from=/.test(address) ? address : withWord(address, "from", `@${opened.current - OVERLAP_MS}`);
+  };
   const finish = (change) => {
     Object.assign(kept.current, change);
     setOver(full);
@@ -45,22 +53,21 @@ export function useSearch(path, { live = false, paused = false } = {}) {
     open() {
       // A search that is opened again begins again; one that goes on keeps what it has.
       const { records, pending } = kept.current;
-      known.current = new Set(live && heard.current ? [...pending, ...records].map(placeOf) : []);
+      known.current = new Set(live ? [...pending, ...records].map(placeOf) : []);
       kept.current = { ...fresh(), records: token?.of === path ? records.slice(0, token.kept) : live ? records : [], pending: live ? pending : [] };
     },
-    begin: (data) => ((heard.current ??= Date.now()), Object.assign(kept.current, { begin: data }), changed()),
+    begin: (data) => ((place.current = data.continue), Object.assign(kept.current, { begin: data }), changed()),
     records(data) {
       const now = kept.current;
       if (live) {
         const news = known.current.size ? data.records.filter((record) => !known.current.has(placeOf(record))) : data.records;
         now.pending = [...news].reverse().concat(now.pending).slice(0, LIVE_MAX);
-        heard.current = Date.now();
       }
       else now.records = now.records.concat(data.records);
       changed();
     },
     hop: (data) => ((kept.current.hops = [...kept.current.hops, data]), changed()),
-    progress: (data) => ((heard.current = Date.now()), Object.assign(kept.current, { progress: data }), changed()),
+    progress: (data) => ((place.current = data.continue), Object.assign(kept.current, { progress: data }), changed()),
     skipped: (data) => (Object.assign(kept.current, { skipped: data.total }), changed()),
     trouble: (data) => lost("broker", data.message),
     end(data) {
@@ -90,10 +97,10 @@ export function useSearch(path, { live = false, paused = false } = {}) {
 
 const placeOf = ({ topic, partition, offset }) => `${topic}/${partition}:${offset}`;
 
-function since(address, ms) {
+function withWord(address, name, value) {
   const [path, query] = address.split("?");
   const words = new URLSearchParams(query);
-  words.set("from", `@${ms}`);
+  words.set(name, value);
   return `${path}?${words}`;
 }
 
