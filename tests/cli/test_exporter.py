@@ -71,6 +71,10 @@ def group(ottla: Ottla, topic: str) -> Iterator[Consumer]:
     consumer.close()
 
 
+RETENTION_S = 7 * 24 * 3600
+"""The default of brokers."""
+
+
 def test_f71_lag_and_lead_are_those_that_a_client_computes(ottla: Ottla, url: str, topic: str, group: Consumer) -> None:
     samples = read_anew(url)
     (name,) = {each["consumergroup"] for each in samples.with_labels("kafka_consumergroup_lag", topic=topic)}
@@ -84,7 +88,11 @@ def test_f71_lag_and_lead_are_those_that_a_client_computes(ottla: Ottla, url: st
         assert samples.of("kafka_consumergroup_current_offset", **labels) == partition["committed"]
         assert samples.of("kafka_consumergroup_lag", **labels) == partition["lag"]
         assert samples.of("kafka_consumergroup_lead", **labels) == partition["lead"]
-        assert (samples.of("kafka_consumergroup_lag_seconds", **labels) == 0) == (partition["lag"] == 0)
+        lag_s = samples.of("kafka_consumergroup_lag_seconds", **labels)
+        assert lag_s is not None
+        assert (lag_s == 0) == (partition["lag"] == 0)
+        left_s = None if partition["lag"] == 0 else RETENTION_S - lag_s
+        assert samples.of("kafka_consumergroup_lead_seconds", **labels) == pytest.approx(left_s)
     assert samples.of("kafka_consumergroup_lag_sum", consumergroup=name, topic=topic) == 20
     assert samples.of("kafka_consumergroup_lead_min", consumergroup=name, topic=topic) == 10
     assert samples.of("kafka_consumergroup_members", consumergroup=name) == 1

@@ -8,7 +8,8 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from ottla.cli.dlq.letters import is_dead_letter_name
-from ottla.console.watch import Snapshot, lag_of, lag_s_of, lead_of, lead_s_of, records_of
+from ottla.console.watch import Snapshot, lag_of, lag_s_of, lead_of, records_of
+from ottla.exporter.consumption import GroupProgress
 
 _SHOWN_MAX: Final = 50
 _BEHIND_S: Final = 300.0
@@ -90,14 +91,24 @@ def _transactions(snapshot: Snapshot) -> Iterator[Point]:
 def _groups(snapshot: Snapshot) -> Iterator[Point]:
     for name, progress in snapshot.groups.items():
         href = f"/groups/{quote(name, safe='')}"
-        lag, lag_s, lead_s = lag_of(progress), lag_s_of(progress), lead_s_of(progress)
+        lag, lag_s, left_s = lag_of(progress), lag_s_of(progress), _left_s_of(progress)
         lead = lead_of(progress)
         if lead is not None and lead < 0:
             yield Point("bad", "lead_low", f"group {name} has lost records: retention passed its offsets", href)
-        elif lag and lead_s is not None and lead_s < _LEAD_S:
-            yield Point("warning", "lead_low", f"retention reaches group {name} in {lead_s:.0f} s", href)
+        elif left_s is not None:
+            yield Point("warning", "lead_low", f"retention reaches group {name} in {left_s:.0f} s", href)
         if lag and lag_s is not None and lag_s > _BEHIND_S and progress.group.members:
             yield Point("warning", "lag_growing", f"group {name} is {lag_s / 60:.0f} minutes behind ({lag:,} records)", href, lag)
+
+
+def _left_s_of(progress: GroupProgress) -> float | None:
+    """How soon retention reaches the group, if that is soon. Where it is short, a record is old when half its time is over."""
+    soon = (
+        each.lead_s
+        for each in progress
+        if each.lead_s is not None and each.lag_s is not None and each.lead_s < min(_LEAD_S, each.lag_s)
+    )
+    return min(soon, default=None)
 
 
 def _unread(snapshot: Snapshot) -> Iterator[Point]:

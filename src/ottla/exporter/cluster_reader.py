@@ -18,7 +18,7 @@ from ottla.errors import error_name
 from ottla.exporter.filters import EVERYTHING, NameFilter
 from ottla.exporter.group_reader import read_groups
 from ottla.exporter.reading import BrokerNode, ClusterReading, Partition, Topic
-from ottla.exporter.topic_policies import TopicPolicies
+from ottla.exporter.topic_settings import TopicSettings
 from ottla.exporter.transaction_reader import HANGING_AFTER_S, read_transactions
 from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -49,7 +49,7 @@ class ClusterReader:
         self._topic_filter = topics
         self._group_filter = groups
         self._hanging_after_s = hanging_after_s
-        self._policies = TopicPolicies(brokers, now_s)
+        self._settings = TopicSettings(brokers, now_s)
 
     async def read(self, begun: Callable[[ClusterReading], None] = lambda reading: None) -> ClusterReading:
         """A round. `begun` is called with the reading once it has brokers, topics and partitions, and nothing else."""
@@ -59,7 +59,7 @@ class ClusterReader:
         groups, _, _ = await asyncio.gather(
             read_groups(self._brokers, ids, self._group_filter, reading.problems),
             self._read_sizes(reading),
-            self._policies.fill(reading),
+            self._settings.fill(reading),
         )
         reading.groups = groups
         await self._read_offsets(reading)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ottla.exporter.lag import LogEnds
+from ottla.exporter.lead import LogStarts, lead_s
 from ottla.exporter.reading import ClusterReading, Group, Member, TopicPartition
 from ottla.exporter.rebalances import Rebalances
 
@@ -42,10 +43,11 @@ class GroupProgress:
 
 
 class Consumption:
-    """Keeps log ends and rebalances from round to round."""
+    """Keeps log ends, log starts and rebalances from round to round."""
 
     def __init__(self) -> None:
         self._log_ends: dict[TopicPartition, LogEnds] = {}
+        self._log_starts: dict[TopicPartition, LogStarts] = {}
         self._rebalances = Rebalances()
 
     def add(self, reading: ClusterReading) -> list[GroupProgress]:
@@ -64,8 +66,11 @@ class Consumption:
                 known.add(key)
                 if partition.log_end is not None:
                     self._log_ends.setdefault(key, LogEnds()).add(reading.time_s, partition.log_end)
-        for key in self._log_ends.keys() - known:
-            del self._log_ends[key]
+                if partition.log_start is not None:
+                    self._log_starts.setdefault(key, LogStarts()).add(reading.time_s, partition.log_start)
+        for samples in (self._log_ends, self._log_starts):
+            for key in samples.keys() - known:
+                samples.pop(key, None)
 
     def _progress(self, reading: ClusterReading, group: Group) -> GroupProgress:
         owners = {
@@ -89,16 +94,13 @@ class Consumption:
     ) -> PartitionProgress:
         if committed is None:
             return PartitionProgress(*key, NOT_COMMITTED, NOT_COMMITTED, member=member)
-        partition = reading.topics[key[0]].partitions[key[1]]
+        topic = reading.topics[key[0]]
+        partition = topic.partitions[key[1]]
         start, end = partition.log_start, partition.log_end
+        lag = None if end is None else max(end - committed, 0)
         lead = None if start is None else committed - start
         samples = self._log_ends.get(key)
-        return PartitionProgress(
-            *key,
-            committed,
-            None if end is None else max(end - committed, 0),
-            lead,
-            None if samples is None or end is None else samples.lag_s(committed, reading.time_s),
-            None if samples is None or lead is None else samples.lead_s(lead),
-            member,
-        )
+        lag_s = None if samples is None or end is None else samples.lag_s(committed, reading.time_s)
+        starts = self._log_starts.get(key)
+        left_s = None if lead is None or lag is None else lead_s(topic, starts, lead, lag, lag_s, reading.time_s)
+        return PartitionProgress(*key, committed, lag, lead, lag_s, left_s, member)

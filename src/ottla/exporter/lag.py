@@ -1,18 +1,16 @@
-"""Lag and lead of a committed offset in seconds, from samples (time, log end) of its partition.
+"""Lag of a committed offset in seconds, from samples (time, log end) of its partition.
 
 Owns the samples of the last hour, at most `SAMPLES_MAX` of each partition: of several with the same end the first and the last
 are kept, and beyond the limit every second one of the older half is dropped. Reads no clock.
 
-The rules, for a committed offset `c`, the log end `e` and the log start `s` at time `now`:
+The rules, for a committed offset `c` and the log end `e` at time `now`:
 
 1. Lag is 0 seconds if c >= e. Otherwise it is the age of record c, which the group reads next: now - t(c).
 2. t(c) lies on the line between the last sample whose end was at most c (record c was not there yet) and the first one above it.
    While nothing was produced, many samples have the same end; the last of them counts.
 3. If every sample is above c, the record is older than the samples. t(c) is then where the line through the first and the last
    sample reaches c. Without growth in between it is the time of the first sample: the lag is at least that.
-4. Lead in seconds is (c - s) / rate, with the rate of the line through the first and the last sample: after so long retention
-   reaches a group that stands still, if records keep coming and are deleted at that rate. Without growth it is unknown.
-5. A log end below the last sample (the topic was created anew, or lost records) discards the samples.
+4. A log end below the last sample (the topic was created anew, or lost records) discards the samples.
 """
 
 from __future__ import annotations
@@ -65,13 +63,6 @@ class LogEnds:
         else:
             produced_s = min(times[0], _on_line(committed, times[0], ends[0], times[-1], ends[-1]))
         return round(max(now_s - produced_s, 0.0), 3)
-
-    def lead_s(self, lead: int) -> float | None:
-        """None if nothing was produced between the samples."""
-        times, ends = self._times, self._ends
-        if len(times) < 2 or ends[-1] == ends[0]:
-            return None
-        return round(max(lead, 0) * (times[-1] - times[0]) / (ends[-1] - ends[0]), 3)
 
 
 def _on_line(offset: int, time_1: float, end_1: int, time_2: float, end_2: int) -> float:

@@ -35,8 +35,9 @@ above it. For a record older than the samples, the line through the first and th
 produced in between, its age is that of the first sample, so it is at least that old. The first round after the start therefore
 says 0.
 
-**Lead in seconds** is the lead divided by the rate at which the topic grew in that hour: after so long retention reaches a group
-that stands still, if records go on coming and going at that rate. There is no value for a topic that does not grow.
+**Lead in seconds** is the time until retention deletes the record that the group reads next: `retention.ms` minus the lag in
+seconds, or the lead divided by the rate at which the log start moved in that hour if that is earlier. There is no value for a
+group that has read all, and none while retention has no limit or deletes nothing.
 
 **Rebalances**: a group of the consumer protocol counts them (its epoch). For a classic group the exporter compares members and
 assignments of consecutive rounds, so several between two rounds count as one.

@@ -39,6 +39,9 @@ class Topic:
     is_internal: bool
     partitions: dict[int, Partition]
     cleanup_policy: str | None = None
+    retention_ms: int | None = None
+    """None if unknown, -1 without a limit; so is `retention_bytes`."""
+    retention_bytes: int | None = None
     replica_bytes: int | None = None
     """Bytes of all replicas of all partitions."""
     topic_id: bytes = b""

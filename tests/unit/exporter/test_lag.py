@@ -1,4 +1,4 @@
-"""Lag and lead in seconds from samples of log ends."""
+"""Lag in seconds from samples of log ends."""
 
 from __future__ import annotations
 
@@ -43,14 +43,6 @@ def test_without_growth_the_lag_is_at_least_the_age_of_the_samples() -> None:
 
 def test_without_samples_nothing_is_known() -> None:
     assert LogEnds().lag_s(0, 1) is None
-    assert LogEnds().lead_s(1) is None
-
-
-def test_lead_is_how_long_retention_needs_to_come_here() -> None:
-    assert samples((0, 0), (10, 100)).lead_s(50) == 5
-    assert samples((0, 0), (10, 100)).lead_s(-5) == 0, "it lost records already"
-    assert samples((0, 100), (10, 100)).lead_s(50) is None, "nothing is produced"
-    assert samples((0, 100)).lead_s(50) is None
 
 
 def test_a_topic_created_anew_starts_anew() -> None:
@@ -75,4 +67,4 @@ def test_samples_are_bounded_and_the_newest_are_kept() -> None:
 
 def test_samples_older_than_the_window_go() -> None:
     old = samples((0, 0), (10, 1000), (WINDOW_S * 2, 1100), (WINDOW_S * 2 + 100, 1200))
-    assert old.lead_s(200) == pytest.approx((WINDOW_S * 2 + 90) * 200 / 200), "from the last sample before the window"
+    assert old.lag_s(1050, WINDOW_S * 2 + 100) == pytest.approx(WINDOW_S + 95), "from the last sample before the window"

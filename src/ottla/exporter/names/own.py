@@ -12,7 +12,9 @@ _READ = ("consumergroup", "topic", "partition")
 
 LAG_SECONDS = gauge("kafka_consumergroup_lag_seconds", "Age of the record that the group reads next; 0 at the end", _READ)
 LEAD = gauge("kafka_consumergroup_lead", "Records between the log start and the committed offset; below 0 some are lost", _READ)
-LEAD_SECONDS = gauge("kafka_consumergroup_lead_seconds", "Time until retention reaches the group, if it stands still", _READ)
+LEAD_SECONDS = gauge(
+    "kafka_consumergroup_lead_seconds", "Time until retention deletes the record that the group reads next", _READ
+)
 LAG_SECONDS_MAX = gauge("kafka_consumergroup_lag_seconds_max", "Largest lag in seconds of the topic's partitions", _READ[:2])
 LEAD_MIN = gauge("kafka_consumergroup_lead_min", "Smallest lead of the topic's partitions", _READ[:2])
 LEAD_SECONDS_MIN = gauge("kafka_consumergroup_lead_seconds_min", "Smallest lead in seconds of the partitions", _READ[:2])

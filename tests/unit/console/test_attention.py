@@ -1,0 +1,46 @@
+"""What the overview warns of."""
+
+from __future__ import annotations
+
+from ottla.console.attention import points_of
+from ottla.console.watch import Snapshot
+from ottla.exporter.consumption import Consumption
+from ottla.exporter.reading import BrokerNode, ClusterReading, Group, Partition, Topic
+
+WEEK_MS = 7 * 24 * 3600 * 1000
+
+
+def warned(*rounds: tuple[float, int, int], committed: int, retention_ms: int = WEEK_MS, retention_bytes: int = -1) -> list[str]:
+    """What is said of a group after rounds of (time, log start, log end)."""
+    consumption = Consumption()
+    for time_s, start, end in rounds:
+        topic = Topic("orders", False, {0: Partition(1, [1], [1], start, end)}, "delete")
+        topic.retention_ms, topic.retention_bytes = retention_ms, retention_bytes
+        group = Group("reports", "classic", "consumer", "Empty", 1, members=[], committed={("orders", 0): committed})
+        reading = ClusterReading(time_s, "c", 1, [BrokerNode(1, "host", 1, "")], {"orders": topic}, [group])
+        groups = {each.group.name: each for each in consumption.add(reading)}
+    return [each.text for each in points_of(Snapshot(reading, groups, {}, True, 0.0, {}))]
+
+
+def test_fresh_records_are_not_about_to_be_deleted() -> None:
+    """A topic that grows fast, from which nothing is deleted, and a group near its start."""
+    assert warned((0, 0, 0), (10, 0, 10_000), committed=100) == []
+
+
+def test_a_record_whose_time_is_nearly_over() -> None:
+    assert warned((0, 0, 0), (10, 0, 100), (60, 0, 100), committed=0, retention_ms=80_000) == [
+        "retention reaches group reports in 20 s"
+    ]
+
+
+def test_a_short_retention_is_no_warning_by_itself() -> None:
+    assert warned((0, 0, 0), (10, 0, 100), committed=50, retention_ms=80_000) == []
+
+
+def test_a_log_start_that_comes_near() -> None:
+    rounds = [(time_s, time_s * 10, 5_000 + time_s * 10) for time_s in range(100)]
+    assert warned(*rounds, committed=1_500, retention_bytes=1 << 20) == ["retention reaches group reports in 51 s"]
+
+
+def test_records_that_are_lost() -> None:
+    assert warned((0, 0, 100), (10, 60, 100), committed=50) == ["group reports has lost records: retention passed its offsets"]
