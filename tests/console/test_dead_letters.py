@@ -103,6 +103,17 @@ def test_a_job_is_cancelled(console: RunningConsole, topic: str, box: str) -> No
     assert numbers(console, topic) == list(range(10))
 
 
+def test_a_job_counts_what_the_preview_said(console: RunningConsole, topic: str, box: str) -> None:
+    """Not the letters that were replayed before, nor those that are not chosen, nor the markers between them."""
+    path = f"/api/dead-letters/{box}/replay"
+    finished(console, console.post(path, {"letters": [{"partition": 0, "offset": n} for n in (0, 4, 5)], "execute": True})["job"])
+    for choice in ({"reason": "number 1", "limit": 3}, {"reason": "number 1"}, {}, {}):
+        said = sum(console.post(path, choice)["to"].values())
+        job = finished(console, console.post(path, {**choice, "execute": True})["job"])
+        assert (job["all"], job["done"]) == (said, said)
+    assert numbers(console, topic) == list(range(10))
+
+
 def begun(console: RunningConsole, job: str) -> None:
     until(lambda: (found := console.get(f"/api/jobs/{job}"))["done"] > 0 or found["state"] != "running", "the job has begun")
 

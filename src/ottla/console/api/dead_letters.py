@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Mapping
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -157,15 +158,17 @@ async def replay_dead_letters(console: Console, call: Call) -> Answer:
             # First: it ends a replay that was killed, and its progress is what counts then.
             transfer.begin()
             box = box_of(call.connection, topic, None, "beginning", None, None)
-            job.all = sum(
-                (end or start) - start for start, end in ((box.bounds.start[key], end) for key, end in box.bounds.end.items())
-            )
+            # What the preview counts: letters that were replayed, are not chosen or are no letters do not belong to the job.
+            counting = Replay(replace(box, progress=deepcopy(box.progress)), choice, target, None, limit)
+            job.stop = counting.stop
+            counted = counting.run().records
             replay = Replay(box, choice, target, transfer, limit)
-            job.done = lambda: replay.replayed.records
-            job.detail = lambda: _replayed(replay.replayed)
             job.stop = replay.stop
             if job.cancelled:
-                replay.stop()
+                return
+            job.all = counted
+            job.done = lambda: replay.replayed.records
+            job.detail = lambda: _replayed(replay.replayed)
             replay.run()
         finally:
             transfer.close()
