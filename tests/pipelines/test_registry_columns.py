@@ -13,8 +13,9 @@ import ottla.testing
 from ottla import pipelines as p
 from ottla.client.schema_registry import RegistryOptions, SchemaRegistry
 from ottla.client.schema_values import SchemaValues
-from ottla.pipelines import registry_columns
+from ottla.pipelines import encoding, registry_columns
 from ottla.pipelines.failure import PipelineError, Place
+from ottla.pipelines.values import Value
 from ottla.schemas.framing import write_id
 from ottla.schemas.model import AVRO, JSON, PROTOBUF
 from ottla.testing import Registry
@@ -221,6 +222,30 @@ def test_a_pipeline_reads_and_writes_keys_and_values_of_every_type(
     rows = ottla.testing.run_flow(merged, records)
     assert sorted((row["id"], row["to"]) for row in rows) == [(1, "Ana"), (2, "Ana"), (3, "Ana")]
     assert sorted(each.reason.split(":")[0] for each in rows.dead_letters) == ["no value of a schema registry"] * 3
+
+
+def test_f82_a_row_with_nothing_but_its_key_is_a_tombstone_in_every_format(world: World, spark: SparkSession) -> None:
+    """Required fields too: the row never reaches the encoder."""
+    wanted = {"type": "object", "properties": {"id": {"type": "integer"}, "to": {"type": "string"}}, "required": ["to"]}
+    formats: list[Value] = [
+        p.json(),
+        p.avro(json.dumps(FIRST)),
+        p.avro(subject=world.register("avro", AVRO, FIRST), registry=world.url),
+        p.json_schema(world.register("json", JSON, wanted), registry=world.url),
+        p.protobuf(world.register("proto", PROTOBUF, PROTO % ""), registry=world.url),
+    ]
+    key = p.avro(subject=world.register("key", AVRO, '"string"'), registry=world.url)
+    rows = [("kept", 1, "Ana", False), ("nulls", None, None, None), ("deleted", 2, None, True)]
+    frame = spark.createDataFrame(rows, "key string, id int, to string, gone boolean")
+    for value in formats:
+        for target, given in (
+            (p.sink("out", key="key", value=value, delete_when="gone"), frame),
+            (p.sink("out", key="key", value=value, key_format=key), frame.where("key != 'deleted'").drop("gone")),
+        ):
+            written = given.select(*encoding.columns(given, target, "copy")).collect()
+            assert [row["value"] is None for row in written] == [False, *[True] * (len(written) - 1)], target
+            assert b"Ana" in written[0]["value"]
+            assert all(row["key"] for row in written)
 
 
 @pytest.mark.parametrize(

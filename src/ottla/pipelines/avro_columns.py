@@ -149,16 +149,19 @@ def decoder(schema: Any, returns: Any, corrupt: str) -> Any:
 
 
 def encoder(schema: Any) -> Any:
-    """An Arrow UDF: struct -> bytes."""
+    """An Arrow UDF: struct -> bytes. A null struct is null."""
 
     def encode(rows: Any) -> Any:
         import fastavro
         import pyarrow as pa
 
         encoded: list[bytes | None] = []
-        for row in rows:
+        for row in rows.to_pylist():
+            if row is None:
+                encoded.append(None)
+                continue
             stream = io.BytesIO()
-            fastavro.schemaless_writer(stream, schema, row.as_py())
+            fastavro.schemaless_writer(stream, schema, row)
             encoded.append(stream.getvalue())
         return pa.array(encoded, type=pa.binary())
 

@@ -179,8 +179,8 @@ def sink(
     `partitions` and `config` (`{"retention.ms": 86400000}`) are those of the topic: `run` creates it so, and refuses to write to
     one that differs.
 
-    A row for which `delete_when` holds, a column or a condition in SQL, becomes a tombstone: a record with its key and no value,
-    which compaction takes for a removal. So does a row with nothing but its key.
+    With a key, a row becomes a tombstone, a record with its key and no value which compaction takes for a removal, if
+    `delete_when` holds for it, a column or a condition in SQL, or if all its columns except the key are null.
     """
     place = _place()
     _check_topic(topic, place)

@@ -34,14 +34,13 @@ def columns(frame: DataFrame, sink: Sink, flow: str) -> list[Column]:
                 hint=f"its columns are {', '.join(frame.columns) or 'none'}",
             )
     apart = {name for name in (sink.headers, sink.timestamp, sink.partition) if name is not None}
-    deletes_some = sink.key is not None and (sink.delete_when is not None or deletes.DELETED in frame.columns)
-    flags = deletes.flags(frame, sink.delete_when) if deletes_some else ()
+    flags: tuple[str, ...] = ()
+    has_value = F.lit(True)
+    if sink.key is not None:
+        flags = deletes.flags(frame, sink.delete_when)
+        has_value = ~deletes.condition(frame.drop(*apart), (sink.key,), sink.delete_when, sink.place)
     fields = [name for name in frame.columns if name not in apart and name not in flags]
-    value = _value(frame, sink, fields, flow)
-    if deletes_some and sink.key is not None:
-        deleted = deletes.condition(frame.drop(*apart), (sink.key,), sink.delete_when, sink.place)
-        value = F.when(~deleted, value)
-    made: list[Column] = [_key(frame, sink), value.alias("value")]
+    made: list[Column] = [_key(frame, sink), _value(frame, sink, fields, flow, has_value).alias("value")]
     if sink.headers is not None:
         kind = frame.schema[sink.headers].dataType.simpleString()
         if kind != "array<struct<key:string,value:binary>>":
@@ -68,27 +67,30 @@ def _key(frame: DataFrame, sink: Sink) -> Column:
     if isinstance(sink.key_format, Framed):
         fields = frame.schema[sink.key].dataType.fieldNames() if kind.startswith("struct") else []  # type: ignore[attr-defined]
         named = {name: column[name] for name in fields} or {"value": column}
-        return registry.encoded(named, sink.key_format, sink, "key").alias("key")
+        return registry.encoded(named, sink.key_format, sink, "key", column.isNotNull()).alias("key")
     if kind.startswith(("struct", "array", "map")):
         column = F.to_json(column)
     return (column if kind == "binary" else column.cast("string").cast("binary")).alias("key")
 
 
-def _value(frame: DataFrame, sink: Sink, fields: list[str], flow: str) -> Column:
+def _value(frame: DataFrame, sink: Sink, fields: list[str], flow: str, has_value: Column) -> Column:
+    """The bytes of the value, null without one. Spark calls an encoder in Python for every row, even within `when`: it must get
+    null for such a row, not its fields."""
     from pyspark.sql import functions as F
 
     if isinstance(sink.value, Json):
-        return F.to_json(F.struct(*(F.col(f"`{name}`") for name in fields)), dict(sink.value.options)).cast("binary")
+        row = F.when(has_value, F.struct(*(F.col(f"`{name}`") for name in fields)))
+        return F.to_json(row, dict(sink.value.options)).cast("binary")
     if isinstance(sink.value, Avro):
         schema = avro.parse(sink.value.schema, sink.place)
         wanted = [name for name, _ in avro.ddl_fields(schema, sink.place)]
         absent = [name for name in wanted if name not in fields]
         if absent:
             raise PipelineError(f"flow {flow!r} has no column {absent[0]!r}, which the Avro schema has", sink.place)
-        encoded: Column = avro.encoder(schema)(F.struct(*(F.col(f"`{name}`") for name in wanted)))
+        encoded: Column = avro.encoder(schema)(F.when(has_value, F.struct(*(F.col(f"`{name}`") for name in wanted))))
         return encoded
     if isinstance(sink.value, Framed):
-        return registry.encoded({name: F.col(f"`{name}`") for name in fields}, sink.value, sink, f"flow {flow!r}")
+        return registry.encoded({name: F.col(f"`{name}`") for name in fields}, sink.value, sink, f"flow {flow!r}", has_value)
     rest = [name for name in fields if name != sink.key]
     if "value" in fields:
         name = "value"
@@ -103,4 +105,4 @@ def _value(frame: DataFrame, sink: Sink, fields: list[str], flow: str) -> Column
     kind = frame.schema[name].dataType.simpleString()
     if kind not in ("string", "binary"):
         raise PipelineError(f"column {name!r} is {kind}, not string or binary", sink.place, hint="cast it, or use p.json()")
-    return F.col(f"`{name}`").cast("binary")
+    return F.when(has_value, F.col(f"`{name}`").cast("binary"))

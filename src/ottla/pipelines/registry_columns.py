@@ -230,8 +230,8 @@ def _avro(writer: ParsedSchema, reader: ParsedSchema) -> Decode:
     return decode
 
 
-def encoded(columns: Mapping[str, Column], value: Framed, sink: Sink, what: str) -> Column:
-    """The column of framed bytes of these columns."""
+def encoded(columns: Mapping[str, Column], value: Framed, sink: Sink, what: str, present: Column) -> Column:
+    """The column of framed bytes of these columns, null where `present` is false."""
     from pyspark.sql import functions as F
 
     schema_id, schema = written_schema(value, sink.place)
@@ -239,7 +239,7 @@ def encoded(columns: Mapping[str, Column], value: Framed, sink: Sink, what: str)
     absent = [name for name in wanted if name not in columns]
     if absent:
         raise PipelineError(f"{what} has no column {absent[0]!r}, which the schema of {value.subject!r} has", sink.place)
-    return _bytes_of(F.struct(*(columns[name].alias(name) for name in wanted)), schema_id, schema)
+    return _bytes_of(F.when(present, F.struct(*(columns[name].alias(name) for name in wanted))), schema_id, schema)
 
 
 def encoded_struct(column: Column, value: Framed, place: Place) -> Column:
@@ -250,7 +250,7 @@ def encoded_struct(column: Column, value: Framed, place: Place) -> Column:
     if schema.schema_type == JSON:
         return _bytes_of(column, schema_id, schema)
     fields = F.struct(*(column[name].alias(name) for name in _fields(schema, place)))
-    return F.when(column.isNotNull(), _bytes_of(fields, schema_id, schema))
+    return _bytes_of(F.when(column.isNotNull(), fields), schema_id, schema)
 
 
 def _fields(schema: SchemaText, place: Place) -> list[str]:
@@ -269,7 +269,7 @@ def _bytes_of(row: Column, schema_id: int, schema: SchemaText) -> Column:
 
 
 def encoder(schema_id: int, schema: SchemaText) -> Callable[[Any], Column]:
-    """An Arrow UDF: struct -> framed bytes."""
+    """An Arrow UDF: struct -> framed bytes. A null struct is null."""
 
     def encode(rows: Any) -> Any:
         import pyarrow as pa
