@@ -12,10 +12,13 @@ from typing import Any, cast
 import pytest
 
 from ottla import pipelines as p
-from ottla.pipelines import PipelineError, running, spark_errors
+from ottla.client.options import client_options
+from ottla.pipelines import PipelineError, running, spark_errors, takeover
 from ottla.pipelines.exactly_once import Totals
-from ottla.pipelines.failure import Place
+from ottla.pipelines.failure import Place, Superseded
 from ottla.pipelines.project import ON_FAILURE, Project
+from ottla.testing import Broker
+from tests.kit.wait import until
 
 FLOW = SimpleNamespace(name="copy", place=Place("shop.py", 4), to=p.sink("out"))
 # What Spark 4.3 says when something is raised in a worker, shortened in the middle.
@@ -201,6 +204,55 @@ def test_a_flow_that_another_driver_has_does_not_start_again() -> None:
     found.sinks["copy"].failure = fenced
     with pytest.raises(PipelineError, match="stop the other driver"):
         watch(found)
+
+
+def test_a_driver_that_an_upgrade_replaced_raises_no_alert(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    project = Project(Path("shop.py"), "shop", restart=ON_FAILURE, alert_command=f"cat >> {told}")
+    found = flows(Query(0), project=project)
+    found.sinks["copy"].failure = Superseded("version 2 of the pipeline is live")
+    heard: list[dict[str, Any]] = []
+    found.heard = heard.append
+    with pytest.raises(Superseded), found:
+        watch(found)
+    assert heard == []
+    assert not told.exists()
+
+
+def test_an_outage_of_the_broker_is_told_once_and_raises_no_alert(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    told = tmp_path / "told"
+    found = flows(Query(1_000_000), project=Project(Path("shop.py"), "shop", alert_command=f"cat >> {told}"))
+    found._watch = version_watch = cast(Any, SimpleNamespace(found=None, away=None))
+    heard: list[dict[str, Any]] = []
+    found.heard = heard.append
+    with found:
+        for away in (None, "no broker answers: refused", "no broker answers: timed out", None, None):
+            version_watch.away = away
+            found.wait(0)
+    assert [(each["event"], each["pipeline"], each["flow"]) for each in heard] == [
+        ("waiting", "shop", None),
+        ("connected", "shop", None),
+    ]
+    assert heard[0]["error"]["message"] == "no broker answers: refused"
+    assert caplog.text.count("flows wait") == caplog.text.count("flows go on") == 1
+    assert not told.exists()
+
+
+def test_the_watch_sees_that_a_broker_goes_and_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(takeover, "_WATCH_S", 0.01)
+    monkeypatch.setattr(takeover, "_REACH_TIMEOUT_S", 0.2)
+    stopping = threading.Event()
+    with Broker() as broker:
+        found = takeover.VersionWatch(client_options({"kafka.bootstrap.servers": broker.bootstrap_servers}), "1", {}, stopping)
+        try:
+            assert found.away is None
+            broker.kill()
+            until(lambda: found.away is not None, "the outage is seen", 30)
+            assert broker.bootstrap_servers in str(found.away)
+            broker.start()
+            until(lambda: found.away is None, "the broker is seen", 30)
+        finally:
+            stopping.set()
 
 
 @pytest.mark.parametrize(

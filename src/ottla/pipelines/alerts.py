@@ -18,6 +18,8 @@ from typing import Any
 from ottla.pipelines.failure import PipelineError
 
 FAILED, RECOVERED = "failed", "recovered"
+WAITING, CONNECTED = "waiting", "connected"
+"""Of a pipeline, not of a flow: no broker answers, and one answers again."""
 _TIMEOUT_S = 30.0
 _WAITING_MAX = 1_000
 
@@ -25,7 +27,7 @@ logger = logging.getLogger("ottla.pipelines")
 
 
 def document(
-    event: str, pipeline: str, flow: str, failure: PipelineError | None = None, restart_in_s: float | None = None
+    event: str, pipeline: str, flow: str | None = None, failure: PipelineError | None = None, restart_in_s: float | None = None
 ) -> dict[str, Any]:
     error = None
     if failure is not None:

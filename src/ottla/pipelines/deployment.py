@@ -37,7 +37,7 @@ EnvironmentFile=-/etc/ottla/{name}.env
 ExecStart={" ".join(_quoted(word) for word in words)}
 Restart=on-failure
 RestartSec=10
-# The running batch may finish. A signal to Spark's Java process would cut it short.
+# The running batch may finish. A signal to Spark's workers would cut it short.
 KillMode=mixed
 TimeoutStopSec=180
 

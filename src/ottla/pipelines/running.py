@@ -71,7 +71,9 @@ class PipelineRun:
         self._housekeeping = Housekeeping(self.stopping)
         self._alerts = Alerts(project.alert_command, project.alert_webhook)
         self.heard: Callable[[dict[str, Any]], None] | None = None
-        """Gets the documents of alerts too: that a flow failed, or runs again."""
+        """Gets the documents of alerts too, and that flows wait for a broker."""
+        self._away: str | None = None
+        """Why no broker answers, as it was told last."""
 
     def __enter__(self) -> PipelineRun:
         return self
@@ -239,8 +241,10 @@ class PipelineRun:
             if self._keep_code is not None and any(sink.totals.batches for sink in self.sinks.values()):
                 self._keep_code()
                 self._keep_code = None
-            if self._watch is not None and self._watch.found is not None:
-                raise self._failed(*self._watch.found)
+            if self._watch is not None:
+                self._tell_outage(self._watch.away)
+                if self._watch.found is not None:
+                    raise self._failed(*self._watch.found)
             superseded = [each for each in self.failures.values() if isinstance(each, Superseded)]
             if superseded:
                 raise superseded[0]
@@ -265,7 +269,8 @@ class PipelineRun:
     def _note_failure(self, name: str, failure: PipelineError) -> None:
         self._failed(name, failure)
         restart_in_s = self._again.failed(name, failure, self.sinks[name].totals.batches, time.monotonic())
-        self._tell(alerts.document(alerts.FAILED, self._given.name, name, failure, restart_in_s))
+        if not isinstance(failure, Superseded):  # that driver ends on purpose
+            self._tell(alerts.document(alerts.FAILED, self._given.name, name, failure, restart_in_s))
         if restart_in_s is not None:
             logger.error("Flow %s failed and starts again in %.1f s: %s", name, restart_in_s, failure)
         elif len(self._ended) + 1 < len(self.queries):
@@ -294,6 +299,20 @@ class PipelineRun:
         if self._again.has_recovered(name, self.sinks[name].totals.batches):
             logger.warning("Flow %s runs again", name)
             self._tell(alerts.document(alerts.RECOVERED, self._given.name, name))
+
+    def _tell_outage(self, away: str | None) -> None:
+        """Tell once that no broker answers, and once that one answers again. No alert: flows that wait have not failed."""
+        if (away is None) == (self._away is None):
+            return
+        self._away = away
+        if away is None:
+            logger.warning("Pipeline %s: a broker answers again, flows go on", self._given.name)
+            told = alerts.document(alerts.CONNECTED, self._given.name)
+        else:
+            logger.warning("Pipeline %s: flows wait: %s", self._given.name, away)
+            told = alerts.document(alerts.WAITING, self._given.name, failure=PipelineError(away))
+        if self.heard is not None:
+            self.heard(told)
 
     def _is_restarted(self, name: str) -> bool:
         """Restart an ended query if only a slow Python worker ended it: no batch had begun. PipelineError if it failed."""

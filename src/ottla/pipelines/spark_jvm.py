@@ -427,13 +427,26 @@ def has_class(spark: SparkSession, name: str) -> bool:
             return False
 
 
+def ignore_sigterm(spark: SparkSession) -> None:
+    """Let Spark's Java process ignore SIGTERM if this process started it. Then a signal to the process group stops the flows
+    between two batches: this process has Java end last, and its death ends Java too. Python workers have a group of their own."""
+    if _java_process() is not None:
+        jvm = _jvm(spark)
+        jvm.sun.misc.Signal.handle(jvm.sun.misc.Signal("TERM"), jvm.sun.misc.SignalHandler.SIG_IGN)
+
+
+def _java_process() -> Any:
+    """Spark's Java process if this process started it; None where Java started this process, as spark-submit does."""
+    from pyspark import SparkContext
+
+    return getattr(SparkContext._gateway, "proc", None)
+
+
 def has_ended(error: BaseException, timeout_s: float = 5) -> bool:
     """Whether `error` comes from the end of Spark's Java process. Its connections break a moment before the process ends."""
     if "pyspark" not in sys.modules or not (isinstance(error, OSError) or type(error).__module__.startswith("py4j")):
         return False
-    from pyspark import SparkContext
-
-    process = getattr(SparkContext._gateway, "proc", None)
+    process = _java_process()
     try:
         return process is not None and process.wait(timeout_s) is not None
     except TimeoutExpired:

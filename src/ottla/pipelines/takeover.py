@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Mapping
 
-from ottla.client.blocking import Client
+from ottla.client.blocking import BrokerAway, Client
 from ottla.client.offsets import committed_offsets
 from ottla.client.options import ClientOptions
 from ottla.client.transactions import init_producer_id
@@ -23,6 +23,8 @@ logger = logging.getLogger("ottla.pipelines")
 
 _POLL_S = 0.2
 _WATCH_S = 5.0
+_REACH_TIMEOUT_S = 2.0
+"""Of the look: a connection that is lost for a moment is no outage."""
 _HOLD_MAX_S = 90.0
 """A driver waits no longer, whatever the clocks of two machines say."""
 _SWITCH_TIMEOUT_MS = 60_000
@@ -93,12 +95,15 @@ class Claim:
 
 
 class VersionWatch:
-    """Looks now and then which version is live, in a thread: a driver without new records runs no batch that would ask."""
+    """Looks now and then which version is live and whether a broker answers, in a thread: a driver without new records runs no
+    batch that would ask, and flows wait for a broker without a word."""
 
     def __init__(self, options: ClientOptions, version: str, flows: Mapping[str, Flow], stopping: threading.Event) -> None:
         """`flows` by their groups."""
         self.found: tuple[str, Superseded] | None = None
         """The first flow that another version has, and the error that ends this driver."""
+        self.away: str | None = None
+        """Why no broker answered the last look; None if one did."""
         self._options, self._version, self._flows, self._stopping = options, version, flows, stopping
         threading.Thread(target=self._run, name="ottla-version-watch", daemon=True).start()
 
@@ -106,7 +111,11 @@ class VersionWatch:
         while not self._stopping.wait(_WATCH_S) and self.found is None:
             try:
                 with Client(self._options) as client:
+                    client.reach(_REACH_TIMEOUT_S)
+                    self.away = None
                     self._look(client)
+            except BrokerAway as error:
+                self.away = str(error)
             except (KafkaError, OSError) as error:
                 logger.debug("The live version is not known: %s", error)
 

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli.output import note, print_line
-from ottla.pipelines import PipelineError, progress, progress_metrics, progress_table, running, session
+from ottla.pipelines import PipelineError, progress, progress_metrics, progress_table, running, session, spark_jvm
 from ottla.pipelines.published import documents
 from ottla.pipelines.published.publisher import Publisher
 
@@ -52,6 +52,7 @@ def run_flows(spark: SparkSession, pipelines: Sequence[tuple[Project, Plan]], *,
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
+        spark_jvm.ignore_sigterm(spark)
         with ExitStack() as last:
             for each in driven:
                 last.callback(each.close)
