@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 from ottla.testing import Broker
 from tests.console.running import RunningConsole, running_console
+from tests.kit.certificates import Authority
 from tests.kit.ottla_command import Ottla
 from tests.kit.subject import Subject
 from tests.kit.wait import until
@@ -173,6 +175,7 @@ def test_a_body_has_a_limit(console: RunningConsole, topic: str) -> None:
         (["--role", "ada=queen"], "there is no role queen"),
         (["--mask", "card"], "names no field"),
         (["--tls-cert", "/no/such.pem"], "cannot be used"),
+        (["--tls-key", "/no/such.pem"], "which is missing"),
         (["-b", "host:99999"], "is not a broker address"),
     ],
 )
@@ -180,6 +183,33 @@ def test_a_console_that_does_not_start(words: list[str], says: str) -> None:
     done = Ottla("127.0.0.1:1").spawn("console", "--listen", "127.0.0.1:0", *words)
     assert done.returncode != 0
     assert says in done.stderr.decode()
+
+
+def test_https(subject: Subject, tokens: Path, topic: str, tmp_path: Path) -> None:
+    """With a certificate that the client trusts: answers, streams, a login by a secure cookie. Plain HTTP gets nothing."""
+    authority = Authority()
+    issued = authority.issue()
+    certificate, key = tmp_path / "console.pem", tmp_path / "console.key"
+    certificate.write_text(issued.certificate_pem)
+    key.write_text(issued.key_pem())
+    words = ("--tokens", str(tokens), "--tls-cert", str(certificate), "--tls-key", str(key))
+    with running_console(subject.bootstrap_servers, *words) as console:
+        assert console.url.startswith("https://")
+        trusting = ssl.create_default_context(cadata=authority.pem)
+        with httpx.Client(base_url=console.url, verify=trusting, headers={"origin": console.url}, timeout=60) as browser:
+            answer = browser.post("/api/login", json={"token": EDITOR})
+            assert "secure" in answer.headers["set-cookie"].lower().split("; ")
+            overview = browser.get("/api/overview")
+            assert (overview.status_code, overview.json()["bootstrap_servers"]) == (200, subject.bootstrap_servers)
+            written = browser.post(
+                f"/api/topics/{topic}/records", json={"value": "x"}, headers={"X-CSRF-Token": answer.json()["csrf"]}
+            )
+            assert written.status_code == 200
+            assert "event: end" in browser.get(f"/api/topics/{topic}/records").text
+        with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
+            httpx.get(console.url, timeout=60)
+        with pytest.raises(httpx.TransportError):
+            httpx.get(console.url.replace("https:", "http:"), timeout=60)
 
 
 def test_a_file_of_tokens_is_secret(tokens: Path, tmp_path: Path) -> None:

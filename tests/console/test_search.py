@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -121,6 +124,47 @@ def test_a_flood_is_shown_in_part(console: RunningConsole, subject: Subject, top
             if shown + skipped == 20_000:
                 break
         assert skipped > 0
+
+
+@pytest.mark.slow
+def test_a_long_flood_takes_no_memory(console: RunningConsole, subject: Subject, topic: str) -> None:
+    """Half a million records as fast as they come, for a page that reads and for one that does not."""
+    count, warm, grown_kb_max = 500_000, 100_000, 32 << 10
+    path = f"/api/topics/{topic}/records?live=1&partitions=0"
+    with console.events(path) as stuck, console.events(path) as events, ThreadPoolExecutor(1) as pool:
+        assert [next(each)[0] for each in (stuck, events)] == ["begin", "begin"]
+        writing = pool.submit(flood, subject.bootstrap_servers, topic, count)
+        shown = skipped = warm_kb = most_kb = 0
+        for name, document in events:
+            if name == "records":
+                shown += len(document["records"])
+                if shown + skipped > warm:
+                    most_kb = max(most_kb, resident_kb(console))
+                    warm_kb = warm_kb or most_kb
+            elif name == "skipped":
+                skipped = document["total"]
+            if shown + skipped == count:
+                break
+        writing.result()
+    assert warm_kb > 0
+    assert most_kb - warm_kb < grown_kb_max
+
+
+def flood(servers: str, topic: str, count: int) -> None:
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 20})
+    for n in range(count):
+        while True:
+            try:
+                producer.produce(topic, f"{n:0100}", partition=0)
+                break
+            except BufferError:
+                producer.poll(0.1)
+    assert producer.flush(120) == 0
+
+
+def resident_kb(console: RunningConsole) -> int:
+    status = Path(f"/proc/{console.process.pid}/status").read_text()
+    return int(re.findall(r"VmRSS:\s+(\d+) kB", status)[0])
 
 
 def test_internal_topics_are_decoded(console: RunningConsole, subject: Subject, topic: str) -> None:

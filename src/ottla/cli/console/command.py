@@ -110,6 +110,8 @@ def console(
             "pass --tokens FILE or --login, or listen on 127.0.0.1",
             exit_code=EXIT_USAGE,
         )
+    if tls_key is not None and tls_cert is None:
+        raise Failure("--tls-key is the key of --tls-cert, which is missing", "pass --tls-cert FILE too", exit_code=EXIT_USAGE)
     connection.security  # noqa: B018  (a wrong client property is told here)
     from ottla.cli.console.process import become
 
