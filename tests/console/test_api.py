@@ -66,6 +66,8 @@ TESTED_ELSEWHERE = {
     "list_pipelines", "get_pipeline", "live_pipelines", "live_pipeline",  # test_pipelines
     "list_dead_letters", "get_dead_letters", "replay_dead_letters", "edit_dead_letter",
     "list_jobs", "get_job", "cancel_job", "live_job",  # test_dead_letters
+    "list_subjects", "get_subject", "get_schema_version", "diff_schema_versions", "register_schema", "set_compatibility",
+    "delete_schema",  # test_schemas
 }  # fmt: skip
 
 

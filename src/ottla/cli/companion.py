@@ -31,6 +31,9 @@ class Companion:
 
 def registry_beside(bootstrap_servers: str, host: str, port: int) -> Companion:
     """A schema registry of these brokers."""
-    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    words = ["-m", "ottla", "registry", "-b", bootstrap_servers, "--listen", address, "--supervisor-fd"]
+    words = ["-m", "ottla", "registry", "-b", bootstrap_servers, "--listen", address_text(host, port), "--supervisor-fd"]
     return Companion(lambda descriptor: [*words, str(descriptor)])
+
+
+def address_text(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

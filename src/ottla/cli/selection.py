@@ -61,11 +61,15 @@ class Selection:
 
     def may_take_parts(self, key: bytes | None, value: bytes | None, has_headers: bool) -> bool:
         """False if the record is certainly not taken. Looks at key and value as they are."""
-        if self.key is not None and key != self.key:
+        if not self.has_key(key):
             return False
         if self.where is not None and not self.where.may_match(key, value):
             return False
         return self.grep is None or has_headers or self.grep.in_bytes(value) or self.grep.in_bytes(key)
+
+    def has_key(self, key: bytes | None) -> bool:
+        """Whether a record with this key may be taken. A key is compared as it is."""
+        return self.key is None or key == self.key
 
     def may_take_of(self, section: bytes) -> bool:
         """False if no record of a batch is taken. `section` holds the fields of all its records, each in one piece, so what a

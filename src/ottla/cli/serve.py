@@ -316,11 +316,13 @@ def _start_beside(options: Options, broker: Broker) -> list[Companion]:
     servers = ",".join(f"{each.host}:{each.port}" for each in open_to_all)
     companions = []
     if options.console is not None:
+        from ottla.cli.companion import address_text
         from ottla.cli.console.process import console_beside
         from ottla.cli.console.settings import ConsoleSettings
 
         host, port = options.console
-        companions.append(console_beside(ConsoleSettings(servers, host=host, port=port)))
+        registry = {} if options.registry is None else {"url": f"http://{address_text(*options.registry)}"}
+        companions.append(console_beside(ConsoleSettings(servers, host=host, port=port, registry=registry)))
     if options.registry is not None:
         from ottla.cli.companion import registry_beside
 

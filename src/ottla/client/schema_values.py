@@ -21,7 +21,7 @@ class NotOfSchema(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class _Codec:
+class Codec:
     """How payloads of one schema become JSON text, and back. `prefix` follows the id."""
 
     prefix: bytes
@@ -29,28 +29,44 @@ class _Codec:
     from_json: Callable[[str], bytes]
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """How the payload of values that begin alike is read."""
+
+    schema: Registered
+    payload_start: int
+    codec: Codec
+
+    def text(self, data: bytes) -> str:
+        """The JSON text of a value. NotOfSchema if it does not fit. Asks nobody."""
+        try:
+            return self.codec.to_json(data[self.payload_start :])
+        except NotOfSchema:
+            raise
+        except Exception as error:
+            raise NotOfSchema(f"not {self.schema.schema_type} of schema {self.schema.schema_id}: {error}") from None
+
+
 class SchemaValues:
     """Decodes and encodes with the schemas of one registry."""
 
     def __init__(self, registry: SchemaRegistry) -> None:
         self.registry = registry
-        self._codecs: dict[tuple[int, tuple[int, ...]], _Codec] = {}
+        self._codecs: dict[tuple[int, tuple[int, ...]], Codec] = {}
 
     def decode(self, data: bytes) -> str:
         """The JSON text of a value. NotFramed if it names no schema, NotOfSchema if it does not fit, RegistryFailed."""
+        return self.found(data).text(data)
+
+    def found(self, data: bytes) -> Found:
+        """The schema of a value. Asks the registry if it is new."""
         framed = read_id(data)
         schema = self.registry.schema(framed.schema_id)
         start = framed.payload_start
         indexes: tuple[int, ...] = (0,)
         if schema.schema_type not in (AVRO, JSON):
             indexes, start = read_indexes(data, start)
-        codec = self._codec(framed.schema_id, indexes)
-        try:
-            return codec.to_json(data[start:])
-        except NotOfSchema:
-            raise
-        except Exception as error:
-            raise NotOfSchema(f"not {schema.schema_type} of schema {framed.schema_id}: {error}") from None
+        return Found(schema, start, self._codec(framed.schema_id, indexes))
 
     def encode(self, text: str, schema: Registered) -> bytes:
         """The bytes of a value for a topic. NotOfSchema says why the text does not fit."""
@@ -63,7 +79,7 @@ class SchemaValues:
             raise NotOfSchema(f"does not fit schema {schema.schema_id}: {error}") from None
         return write_id(schema.schema_id) + codec.prefix + payload
 
-    def _codec(self, schema_id: int, indexes: tuple[int, ...], schema: Registered | None = None) -> _Codec:
+    def _codec(self, schema_id: int, indexes: tuple[int, ...], schema: Registered | None = None) -> Codec:
         key = (schema_id, indexes)
         if key not in self._codecs:
             parsed = self.registry.parsed(schema_id) if schema is None else self.registry.parse(schema)
@@ -78,7 +94,7 @@ def avro_document(parsed: ParsedSchema) -> Any:
     return json.loads(parsed.normalized().formatted("resolved"))
 
 
-def _avro(parsed: ParsedSchema) -> _Codec:
+def _avro(parsed: ParsedSchema) -> Codec:
     import fastavro
 
     schema = fastavro.parse_schema(avro_document(parsed), _ignore_default_error=True)
@@ -99,10 +115,10 @@ def _avro(parsed: ParsedSchema) -> _Codec:
         fastavro.schemaless_writer(out, schema, value)
         return out.getvalue()
 
-    return _Codec(b"", to_json, from_json)
+    return Codec(b"", to_json, from_json)
 
 
-def _json_schema(parsed: ParsedSchema) -> _Codec:
+def _json_schema(parsed: ParsedSchema) -> Codec:
     from jsonschema.exceptions import best_match
 
     from ottla.schemas.json_schema.json_schema import JsonSchema
@@ -117,7 +133,7 @@ def _json_schema(parsed: ParsedSchema) -> _Codec:
             raise NotOfSchema(f"{worst.json_path}: {worst.message}")
         return text.encode()
 
-    return _Codec(b"", lambda payload: json.dumps(json.loads(payload), ensure_ascii=False), from_json)
+    return Codec(b"", lambda payload: json.dumps(json.loads(payload), ensure_ascii=False), from_json)
 
 
 def message_class(parsed: ParsedSchema, indexes: tuple[int, ...]) -> Any:
@@ -133,7 +149,7 @@ def message_class(parsed: ParsedSchema, indexes: tuple[int, ...]) -> Any:
     return message_factory.GetMessageClass(parsed.linked.pool.FindMessageTypeByName(name))
 
 
-def _protobuf(parsed: ParsedSchema, indexes: tuple[int, ...]) -> _Codec:
+def _protobuf(parsed: ParsedSchema, indexes: tuple[int, ...]) -> Codec:
     from google.protobuf import json_format
 
     message = message_class(parsed, indexes)
@@ -145,4 +161,4 @@ def _protobuf(parsed: ParsedSchema, indexes: tuple[int, ...]) -> _Codec:
     def from_json(text: str) -> bytes:
         return bytes(json_format.Parse(text, message()).SerializeToString())
 
-    return _Codec(write_indexes(indexes), to_json, from_json)
+    return Codec(write_indexes(indexes), to_json, from_json)

@@ -18,6 +18,7 @@ from ottla.console.published import Published
 from ottla.console.records.masks import Masks
 from ottla.console.records.stream import Streams
 from ottla.console.records.writing import Writers
+from ottla.console.registry import Registry
 from ottla.console.watch import Watch
 from ottla.exporter.cluster_reader import ClusterReader
 from ottla.metrics import Counters
@@ -44,6 +45,7 @@ class Console:
         self.access = Access(settings, self.connection)
         self.audit = Audit(self.connection, settings.audit_topic)
         self.masks = Masks(settings.masks)
+        self.registry = Registry(settings.registry)
         self.streams = Streams()
         self.writers = Writers()
         self.jobs = Jobs()

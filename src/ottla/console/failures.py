@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ottla.cli.failure import EXIT_USAGE, Failure, explain
+from ottla.cli.schema.place import registry_failure
 from ottla.client.brokers import BrokerFailed
+from ottla.client.schema_registry import RegistryFailed
 from ottla.errors import KafkaError
 
 STATUS_OF_CODE: Final = {
@@ -26,9 +28,11 @@ STATUS_OF_CODE: Final = {
     "ALREADY_REPLAYED": 409,
     "PRODUCER_FENCED": 409,
     "GROUP_SUBSCRIBED_TO_TOPIC": 409,
+    "INCOMPATIBLE": 409,
     "TOO_LARGE": 413,
     "TOO_MANY": 429,
     "BROKER_AWAY": 503,
+    "REGISTRY_AWAY": 503,
     "_TRANSPORT": 503,
     "_ALL_BROKERS_DOWN": 503,
     "_TIMED_OUT": 503,
@@ -52,6 +56,14 @@ def error_document(failure: Failure) -> dict[str, Any]:
     return {"error": {"message": failure.message, **{name: text for name, text in more.items() if text}}}
 
 
+def registry_refusal(error: RegistryFailed) -> Failure:
+    """The registry's codes begin with an HTTP status: 40401 is a subject that is not there."""
+    failure = registry_failure(error)
+    status = int(str(error.code)[:3])
+    code = {400: "BAD_REQUEST", 401: "FORBIDDEN", 403: "FORBIDDEN", 404: "NOT_FOUND", 409: "INCOMPATIBLE", 422: "BAD_REQUEST"}
+    return Failure(failure.message, failure.hint, code=code.get(status, "REGISTRY_AWAY" if not status else "REGISTRY_FAILED"))
+
+
 def as_failure(error: Exception) -> Failure | None:
     """What a user hears of an exception; None if it is a bug."""
     if isinstance(error, Failure):
@@ -60,6 +72,8 @@ def as_failure(error: Exception) -> Failure | None:
         return Failure(f"no broker answers: {error}", code="BROKER_AWAY")
     if isinstance(error, KafkaError):
         return Failure(str(error), code=error.code.name)
+    if isinstance(error, RegistryFailed):
+        return registry_refusal(error)
     if isinstance(error, ConnectionError):
         return Failure(str(error), code="BROKER_AWAY")
     from confluent_kafka import KafkaException

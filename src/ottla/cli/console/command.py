@@ -16,6 +16,7 @@ from ottla.cli.connection import Connection
 from ottla.cli.console.settings import DEFAULT_AUDIT_TOPIC, DEFAULT_LISTEN, ConsoleSettings, Role, is_loopback
 from ottla.cli.failure import EXIT_USAGE, Failure
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Properties, parse_pairs, read_text
+from ottla.cli.schema.place import registry_settings
 
 _ROLES = tuple(role.word for role in Role)
 
@@ -72,6 +73,16 @@ def console(
     audit_topic: Annotated[
         str, typer.Option("--audit-topic", metavar="TOPIC", help="Where changes are written down; empty: only the log.")
     ] = DEFAULT_AUDIT_TOPIC,
+    registry: Annotated[
+        str | None,
+        typer.Option(
+            "--registry",
+            metavar="URL",
+            envvar="OTTLA_REGISTRY",
+            help="The schema registry. (default: schema.registry.url of the profile, else none)",
+            rich_help_panel="Connection",
+        ),
+    ] = None,
     properties: Properties = None,
     bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
     command_config: CommandConfig = None,
@@ -103,6 +114,7 @@ def console(
         tls_key=None if tls_key is None else str(tls_key),
         audit_topic=audit_topic or None,
         profile=None if profile is None else profile.name,
+        registry=_registry(registry, connection),
     )
     if not is_loopback(host) and not settings.login_required:
         raise Failure(
@@ -124,6 +136,20 @@ def listen_address(text: str) -> tuple[str, int]:
     if not colon or not port.isdecimal() or int(port) > 65535:
         raise Failure(f"--listen {text!r} is not an address", f"write host:port, as in {DEFAULT_LISTEN}", exit_code=EXIT_USAGE)
     return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)
+
+
+def _registry(url: str | None, connection: Connection) -> dict[str, str]:
+    """The settings of the registry; empty if none is named."""
+    from ottla.client.schema_registry import RegistryOptions, SchemaRegistry
+
+    settings = registry_settings(url, connection.properties)
+    if "url" not in settings:
+        return {}
+    try:
+        SchemaRegistry(RegistryOptions.of(settings))  # connects to nothing
+    except ValueError as error:
+        raise Failure(str(error), exit_code=EXIT_USAGE) from None
+    return settings
 
 
 def _tokens(path: Path | None) -> dict[str, str]:

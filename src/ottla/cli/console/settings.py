@@ -59,6 +59,8 @@ class ConsoleSettings:
     tls_key: str | None = None
     audit_topic: str | None = DEFAULT_AUDIT_TOPIC
     profile: str | None = None
+    registry: dict[str, str] = field(default_factory=dict)
+    """Settings of the schema registry, with their secrets: `url`, `basic.auth.user.info`. Empty if there is none."""
 
     @property
     def login_required(self) -> bool:

@@ -16,7 +16,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from ottla.cli.connection import Connection
 from ottla.cli.find.batches import FETCH_BYTES, BatchSource
@@ -89,6 +89,16 @@ class _Places:
     gone: list[int] = field(default_factory=list)
 
 
+class Reading(Protocol):
+    """Makes text of keys and values that name a schema."""
+
+    def concerns(self, topic: str, key: bytes | None, value: bytes | None) -> bool:
+        """Whether a key or value may name a schema. Others are as they are."""
+        ...
+
+    def read(self, record: Incoming) -> Incoming: ...
+
+
 class Scan:
     def __init__(
         self,
@@ -99,9 +109,13 @@ class Scan:
         newest_first: bool,
         isolation: str = "read_committed",
         yielded: Mapping[TopicIndex, Collection[int]] | None = None,
+        reading: Reading | None = None,
     ) -> None:
-        """`bounds` are the offsets to scan of each partition: [start, end). Those in `yielded` are left out: see `left`."""
+        """`bounds` are the offsets to scan of each partition: [start, end). Those in `yielded` are left out: see `left`.
+
+        `reading` is how records are read before they are selected, if not as they are."""
         self._selection = selection
+        self._reading = reading
         self._yielded = {key: set(offsets) for key, offsets in (yielded or {}).items()}
         self._newest_first = newest_first
         self.tally = Tally()
@@ -237,7 +251,8 @@ class Scan:
                 chunk.note_time(info.max_timestamp if info.is_log_append_time else info.base_timestamp, info.max_timestamp)
                 self.tally.records += info.record_count
                 self.tally.size_bytes += len(section)
-                if not self._selection.may_take_of(section):
+                # What the bytes of a value with a schema hold is known only when they are read.
+                if self._reading is None and not self._selection.may_take_of(section):
                     continue
             self._take(reach, chunk, info, section, yielded, counted=whole)
 
@@ -254,7 +269,14 @@ class Scan:
                 chunk.note_time(record.timestamp, record.timestamp)
                 self.tally.records += 1
                 self.tally.size_bytes += len(record.key or b"") + len(record.value or b"")
-            if record.offset in yielded or not selection.may_take_parts(record.key, record.value, bool(record.headers)):
+            if record.offset in yielded:
+                continue
+            read = self._reading is not None and self._reading.concerns(reach.topic, record.key, record.value)
+            if not (
+                selection.has_key(record.key)
+                if read
+                else selection.may_take_parts(record.key, record.value, bool(record.headers))
+            ):
                 continue
             timestamp_ms = record.timestamp if record.timestamp >= 0 else None
             found = Incoming(
@@ -267,7 +289,7 @@ class Scan:
                 record.value,
                 record.headers,
             )
-            if selection.takes(found):
+            if selection.takes(self._reading.read(found) if read and self._reading is not None else found):
                 chunk.found.append(found)
 
     def _fetch_bytes(self, chunk: _Chunk) -> int:

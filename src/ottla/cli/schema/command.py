@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-import json
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -17,6 +15,7 @@ from ottla.cli.options import CommandConfig, Commands, Json, read_text_or_stdin
 from ottla.cli.output import note, print_document, print_table
 from ottla.cli.schema.place import RegistryUrl, registry_at
 from ottla.cli.schema.records import SUFFIXES
+from ottla.cli.schema.text import difference, pretty
 
 if TYPE_CHECKING:
     from ottla.client.schema_registry import Registered, SchemaRegistry
@@ -100,7 +99,7 @@ def show(
     note(f"id {found.schema_id}, {found.schema_type}: " + ", ".join(f"{each['subject']} {each['version']}" for each in places))
     for reference in found.references:
         note(f"refers to {reference.name}: {reference.subject} {reference.version}")
-    print(_pretty(found.schema_type, found.text))
+    print(pretty(found.schema_type, found.text))
 
 
 @app.add("register", changes=True)
@@ -171,10 +170,9 @@ def diff(
     """Show what changed between two versions, or between a version and a file."""
     with registry_at(registry, command_config) as client:
         before = client.version(subject, old)
-        first = _pretty(before.schema_type, before.text)
+        first = pretty(before.schema_type, before.text)
         second, name = _version_or_file(client, subject, new, before.schema_type)
-    lines = difflib.unified_diff(first.splitlines(), second.splitlines(), f"{subject} {before.version}", name, lineterm="")
-    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    sys.stdout.write(difference(first, second, f"{subject} {before.version}", name))
 
 
 @app.add("delete", changes=True)
@@ -261,15 +259,5 @@ def _version_or_file(client: SchemaRegistry, subject: str, word: str, schema_typ
     """The text, ready to compare, and its name."""
     if word == "latest" or word.isdecimal():
         found = client.version(subject, word)
-        return _pretty(found.schema_type, found.text), f"{subject} {found.version}"
-    return _pretty(schema_type, read_text_or_stdin(Path(word))), word
-
-
-def _pretty(schema_type: str, text: str) -> str:
-    """A schema for people."""
-    if schema_type == "PROTOBUF":
-        return text.rstrip()
-    try:
-        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
-    except ValueError:
-        return text.rstrip()
+        return pretty(found.schema_type, found.text), f"{subject} {found.version}"
+    return pretty(schema_type, read_text_or_stdin(Path(word))), word

@@ -6,7 +6,7 @@ machine. `schema.registry.basic.auth.user.info` and `schema.registry.ssl.ca.loca
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,7 +18,7 @@ from ottla.cli.failure import EXIT_USAGE, Failure
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS
 
 if TYPE_CHECKING:
-    from ottla.client.schema_registry import SchemaRegistry
+    from ottla.client.schema_registry import RegistryFailed, SchemaRegistry
 
 DEFAULT_URL = "http://127.0.0.1:8081"
 PREFIX = "schema.registry."
@@ -40,14 +40,25 @@ def registry_at(url: str | None, command_config: Path | None) -> Iterator[Schema
     """A client of the registry. Its failures become a Failure."""
     from ottla.client.schema_registry import RegistryFailed, RegistryOptions, SchemaRegistry
 
-    properties = Connection(DEFAULT_BOOTSTRAP_SERVERS, command_config).properties
-    settings = {name.removeprefix(PREFIX): str(value) for name, value in properties.items() if name.startswith(PREFIX)}
-    settings["url"] = url or settings.get("url") or DEFAULT_URL
+    settings = registry_settings(url, Connection(DEFAULT_BOOTSTRAP_SERVERS, command_config).properties)
     try:
-        with SchemaRegistry(RegistryOptions.of(settings)) as registry:
+        with SchemaRegistry(RegistryOptions.of({"url": DEFAULT_URL, **settings})) as registry:
             yield registry
     except RegistryFailed as error:
-        hint = None if error.code else "start one with `ottla registry`, or name one with --registry (or OTTLA_REGISTRY)"
-        raise Failure(str(error), hint, code=str(error.code) if error.code else "REGISTRY_AWAY") from None
+        raise registry_failure(error) from None
     except ValueError as error:
         raise Failure(str(error), exit_code=EXIT_USAGE) from None
+
+
+def registry_settings(url: str | None, properties: Mapping[str, object]) -> dict[str, str]:
+    """The settings of the registry among client properties. Without `url` if none is named."""
+    settings = {name.removeprefix(PREFIX): str(value) for name, value in properties.items() if name.startswith(PREFIX)}
+    if url:
+        settings["url"] = url
+    return {name: value for name, value in settings.items() if value}
+
+
+def registry_failure(error: RegistryFailed) -> Failure:
+    """What a user hears of a registry's failure. The code is the registry's, or REGISTRY_AWAY."""
+    hint = None if error.code else "start one with `ottla registry`, or name one with --registry (or OTTLA_REGISTRY)"
+    return Failure(str(error), hint, code=str(error.code) if error.code else "REGISTRY_AWAY")

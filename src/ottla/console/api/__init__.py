@@ -11,6 +11,7 @@ from ottla.console.api import (
     overview,
     pipelines,
     records,
+    schemas,
     security,
     session,
     topics,
@@ -31,4 +32,5 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *pipelines.ENDPOINTS,
     *dead_letters.ENDPOINTS,
     *trace.ENDPOINTS,
+    *schemas.ENDPOINTS,
 )

@@ -20,10 +20,11 @@ from ottla.console.console import Console
 from ottla.console.endpoint import Answer, Call, Endpoint, Param, bad
 from ottla.console.failures import as_failure, error_document
 from ottla.console.records import snippets as writing
+from ottla.console.records.choosing import reading_of
 from ottla.console.records.documents import FORMAT_WORDS, RECORD, Showing
 from ottla.console.records.export import CHUNK, WRITERS, export
 from ottla.console.records.histogram import histogram
-from ottla.console.records.plan import PARAMS, SELECTION_PARAMS, Plan
+from ottla.console.records.plan import FORMAT_PARAMS, PARAMS, SELECTION_PARAMS, Plan
 from ottla.console.records.search import Search
 from ottla.console.records.stream import Outlet
 from ottla.console.records.tail import tail
@@ -42,6 +43,7 @@ def showing_of(console: Console, call: Call, *, whole: bool = False) -> Showing:
         console.masks,
         call.choice("key_format", FORMAT_WORDS),
         call.choice("value_format", FORMAT_WORDS),
+        console.registry.schemas,
         whole=whole,
     )
 
@@ -84,8 +86,11 @@ def _records(console: Console, call: Call, topics: Sequence[str]) -> Answer:
 async def get_record(console: Console, call: Call) -> Answer:
     showing = showing_of(console, call, whole=True)
     partition, offset = call.path_number("partition"), call.path_number("offset")
-    record = await call.blocking(one_record, call.connection, call.path("topic"), partition, offset)
-    return showing.document(record)
+
+    def read() -> dict[str, Any]:
+        return showing.document(one_record(call.connection, call.path("topic"), partition, offset))
+
+    return await call.blocking(read)
 
 
 def one_record(connection: Connection, topic: str, partition: int, offset: int) -> Incoming:
@@ -163,14 +168,22 @@ async def export_records(console: Console, call: Call) -> Answer:
     form = call.choice("format", tuple(WRITERS))
     media_type, make = WRITERS[form]
     plan = Plan.of(call, [name])
+    showing = showing_of(console, call)
     limit = call.number("limit", 0, high=1 << 40) or None
     console.streams.check()
     bounds, _ = await call.blocking(plan.bounds, call.connection)
     writer = make()
 
     def work(outlet: Outlet) -> None:
-        scan = Scan(call.connection, bounds, plan.selection, newest_first=plan.newest_first, isolation=plan.isolation)
-        export(scan, plan, console.masks, writer, limit, outlet)
+        scan = Scan(
+            call.connection,
+            bounds,
+            plan.selection,
+            newest_first=plan.newest_first,
+            isolation=plan.isolation,
+            reading=reading_of(plan.selection, showing),
+        )
+        export(scan, plan, showing, writer, limit, outlet)
 
     async def chunks() -> AsyncIterator[bytes]:
         async for event, data in console.streams.run(work, ended_by):
@@ -269,10 +282,7 @@ ENDPOINTS = (
         "One record, whole",
         get_record,
         RECORD,
-        params=(
-            Param("key_format", "How to read the key", one_of(*FORMAT_WORDS)),
-            Param("value_format", "How to read the value", one_of(*FORMAT_WORDS)),
-        ),
+        params=FORMAT_PARAMS,
     ),
     Endpoint(
         "GET",
@@ -303,6 +313,7 @@ ENDPOINTS = (
         params=(
             Param("format", "The form of the file", one_of(*WRITERS)),
             *SELECTION_PARAMS,
+            *FORMAT_PARAMS,
             Param("limit", "At most so many", INTEGER),
         ),
         media_type="application/octet-stream",

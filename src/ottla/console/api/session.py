@@ -51,7 +51,7 @@ def _document(console: Console, session: Session | None) -> dict[str, Any]:
             "write": role is not None and role >= Role.EDITOR and not settings.read_only,
             "admin": role is Role.ADMIN and not settings.read_only,
         },
-        "registry": False,
+        "registry": bool(console.registry),
         "profile": settings.profile if known else None,
         "audit_topic": settings.audit_topic if known else None,
         "export": settings.export,

@@ -10,6 +10,7 @@ from ottla.console.api.pipelines import topics_of
 from ottla.console.api.records import ended_by, showing_of
 from ottla.console.console import Console
 from ottla.console.endpoint import Answer, Call, Endpoint, Param, bad
+from ottla.console.records.choosing import reading_of, takes_seen
 from ottla.console.records.plan import PARAMS, Plan, select_for
 from ottla.console.records.search import progress_of
 from ottla.console.records.stream import Outlet
@@ -45,13 +46,19 @@ async def trace(console: Console, call: Call) -> Answer:
         bounds, notes = known.bounds(call.connection)
         missing = [f"topic {topic} does not exist" for topic in topics if topic not in present]
         outlet.send("begin", {"topics": known.topics, "notes": [*notes, *missing]})
-        with Scan(call.connection, bounds, plan.selection, newest_first=False, isolation=plan.isolation) as scan:
+        with Scan(
+            call.connection,
+            bounds,
+            plan.selection,
+            newest_first=False,
+            isolation=plan.isolation,
+            reading=reading_of(plan.selection, showing),
+        ) as scan:
             scan.on_chunk = lambda scan: outlet.check()
             hops = 0
             before_ms: int | None = None
             for record in scan:
-                masked = showing.masks.masked(record)
-                if masked is not record and not plan.selection.takes(masked):
+                if not takes_seen(plan.selection, showing, record):
                     continue
                 after = None if before_ms is None or record.timestamp_ms is None else record.timestamp_ms - before_ms
                 outlet.send("hop", {"topic": record.topic, "record": showing.document(record), "after_ms": after})

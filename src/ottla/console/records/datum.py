@@ -13,13 +13,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ottla.console.records import msgpack
-from ottla.console.schema import BOOLEAN, INTEGER, OBJECT, STRING, Schema, document, listed, maybe
+from ottla.console.schema import BOOLEAN, INTEGER, STRING, Schema, document, listed, maybe
 
 TEXT_MAX: Final = 32 << 10
 """Characters shown in a list."""
 WHOLE_MAX: Final = 8 << 20
-_REGISTRY_MAGIC: Final = 0
-_SCHEMA_ID_END: Final = 5
 
 DATUM: Schema = maybe(
     document(
@@ -28,7 +26,7 @@ DATUM: Schema = maybe(
         size=INTEGER,
         truncated=BOOLEAN,
         tried_=listed(document(format=STRING, why=STRING)),
-        schema_=OBJECT,
+        schema_=document(id=INTEGER, type=STRING, subject_=STRING, version_=INTEGER),
         base64_=STRING,
     )
 )
@@ -123,7 +121,10 @@ def datum(
     if not data:
         return {"format": "empty", "text": "", "size": 0, "truncated": False}
     tried = []
-    chosen = [(wanted, FORMATS[wanted]), ("hex", _hex)] if wanted in FORMATS else [*special, *_GUESSED]
+    if wanted in FORMATS:
+        chosen = [(wanted, FORMATS[wanted]), ("hex", _hex)]
+    else:
+        chosen = [*special, *(_GUESSED if wanted == "auto" else [("hex", _hex)])]
     for name, decode in chosen:
         try:
             shown = decode(data)

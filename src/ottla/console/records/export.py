@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 from ottla.cli.failure import Failure
 from ottla.cli.find.scan import Scan
 from ottla.cli.formats import Format, Headers, Incoming, Writing, time_text
-from ottla.console.records.masks import Masks
+from ottla.console.records.documents import Showing
 from ottla.console.records.plan import Plan
 from ottla.console.records.stream import Outlet
 
@@ -181,7 +181,7 @@ WRITERS: Final[dict[str, tuple[str, Callable[[], Writer]]]] = {
 """Media type and writer by the ending of the file."""
 
 
-def export(scan: Scan, plan: Plan, masks: Masks, writer: Writer, limit: int | None, outlet: Outlet) -> None:
+def export(scan: Scan, plan: Plan, showing: Showing, writer: Writer, limit: int | None, outlet: Outlet) -> None:
     """Send the file of all that the scan takes, in chunks."""
     waiting = bytearray()
     count = 0
@@ -192,10 +192,10 @@ def export(scan: Scan, plan: Plan, masks: Masks, writer: Writer, limit: int | No
     scan.on_chunk = look
     with scan:
         for record in scan:
-            masked = masks.masked(record)
-            if masked is not record and not plan.selection.takes(masked):
+            seen = showing.seen(record)
+            if seen.masked and not plan.selection.takes(seen.record):
                 continue
-            waiting += writer.add(masked)
+            waiting += writer.add(seen.record)
             count += 1
             if len(waiting) >= _CHUNK_BYTES:
                 outlet.send(CHUNK, bytes(waiting))

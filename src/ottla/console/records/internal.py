@@ -13,11 +13,12 @@ from ottla.wire.schema import definition_of
 
 Special = tuple[str, Decoder]
 _NAME: Final = "internal"
+TOPICS: Final = ("__consumer_offsets", "__transaction_state")
 
 
 def decoded(topic: str, key: bytes | None, value: bytes | None) -> tuple[Special, Special] | None:
     """How key and value of a record are shown; None if the topic is not one of brokers."""
-    if key is None or topic not in ("__consumer_offsets", "__transaction_state"):
+    if key is None or topic not in TOPICS:
         return None
     try:
         found = _group(key, value) if topic == "__consumer_offsets" else _transaction(key, value)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -49,14 +49,17 @@ class Masks:
     def of(self, topic: str) -> list[Mask]:
         return [mask for mask in self._masks if mask.applies_to(topic)]
 
-    def masked(self, record: Incoming) -> Incoming:
-        """The record without what is hidden; itself if nothing is."""
+    def masked(self, record: Incoming, unions: Collection[str] = ()) -> Incoming:
+        """The record without what is hidden; itself if nothing is.
+
+        `unions` are the parts in Avro's JSON encoding, where the value of a union is behind the name of its branch.
+        """
         for mask in self.of(record.topic):
-            record = _without(record, mask)
+            record = _without(record, mask, mask.part in unions)
         return record
 
 
-def _without(record: Incoming, mask: Mask) -> Incoming:
+def _without(record: Incoming, mask: Mask, unions: bool) -> Incoming:
     if mask.part == "headers":
         name = mask.path[0]
         if all(each != name for each, _ in record.headers):
@@ -65,13 +68,13 @@ def _without(record: Incoming, mask: Mask) -> Incoming:
     data = record.key if mask.part == "key" else record.value
     if data is None:
         return record
-    hidden = _hidden(data, mask.path)
+    hidden = _hidden(data, mask.path, unions)
     if hidden is data:
         return record
     return replace(record, key=hidden) if mask.part == "key" else replace(record, value=hidden)
 
 
-def _hidden(data: bytes, path: tuple[str, ...]) -> bytes:
+def _hidden(data: bytes, path: tuple[str, ...], unions: bool) -> bytes:
     if not path:
         return HIDDEN.encode()
     try:
@@ -80,18 +83,20 @@ def _hidden(data: bytes, path: tuple[str, ...]) -> bytes:
         return HIDDEN.encode()
     if not isinstance(document, (dict, list)):
         return data
-    if not _hide(document, path):
+    if not _hide(document, path, unions):
         return data
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
 
 
-def _hide(value: Any, path: tuple[str, ...]) -> bool:
-    """Whether there was something to hide. A list is looked into."""
+def _hide(value: Any, path: tuple[str, ...], unions: bool) -> bool:
+    """Whether there was something to hide. A list is looked into, and with `unions` an object that may name a branch."""
     if isinstance(value, list):
-        return sum(_hide(each, path) for each in value) > 0
-    if not isinstance(value, dict) or path[0] not in value:
+        return sum(_hide(each, path, unions) for each in value) > 0
+    if not isinstance(value, dict):
         return False
+    if path[0] not in value:
+        return unions and len(value) == 1 and _hide(next(iter(value.values())), path, unions)
     if len(path) == 1:
         value[path[0]] = HIDDEN
         return True
-    return _hide(value[path[0]], path[1:])
+    return _hide(value[path[0]], path[1:], unions)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +26,10 @@ BUDGET_S: Final = 60
 BUDGET_S_MAX: Final = 3600
 _OF_GROUP: Final = "group:"
 
+FORMAT_PARAMS = (
+    Param("key_format", "How to read keys", one_of(*FORMAT_WORDS)),
+    Param("value_format", "How to read values", one_of(*FORMAT_WORDS)),
+)
 SELECTION_PARAMS = (
     Param("from", "A position: beginning, end, 120, -1000, 10m, an ISO time, @ms, group:NAME", STRING),
     Param("until", "A position, exclusive", STRING),
@@ -34,6 +39,7 @@ SELECTION_PARAMS = (
     Param("ignore_case", "1: search finds capitals and small letters alike", BOOLEAN),
     Param("where", "An expression of the filter language", STRING),
     Param("key", "Exactly this key, in the partition where producers put it", STRING),
+    Param("key_base64", "The same, for a key that is no text", STRING),
     Param("all_partitions", "1: look for the key in all partitions", BOOLEAN),
     Param("isolation", "read_committed or read_uncommitted", one_of("read_committed", "read_uncommitted")),
 )
@@ -41,8 +47,7 @@ PARAMS = (
     *SELECTION_PARAMS,
     Param("order", "newest or oldest first", one_of("newest", "oldest")),
     Param("limit", f"Records to find, at most {LIMIT_MAX}", INTEGER),
-    Param("key_format", "How to read keys", one_of(*FORMAT_WORDS)),
-    Param("value_format", "How to read values", one_of(*FORMAT_WORDS)),
+    *FORMAT_PARAMS,
     Param("budget_bytes", "Bytes to scan at most; 0: no limit", INTEGER),
     Param("budget_s", "Seconds to scan at most", INTEGER),
     Param("continue", "The token of the end of an earlier search", STRING),
@@ -128,14 +133,20 @@ class Plan:
 
 
 def _selection(call: Call) -> Selection:
-    search = call.word("search")
-    return select_for(
+    search, key_base64 = call.word("search"), call.word("key_base64")
+    selection = select_for(
         call.word("where"),
         search,
         call.word("key"),
         regex=call.flag("regex") and search is not None,
         ignore_case=call.flag("ignore_case") and search is not None,
     )
+    if key_base64 is not None:
+        try:
+            selection.key = base64.b64decode(key_base64, validate=True)
+        except ValueError:
+            raise bad(f"key_base64={key_base64!r} is not base64") from None
+    return selection
 
 
 def select_for(

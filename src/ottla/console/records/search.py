@@ -9,6 +9,7 @@ from typing import Any, Final
 from ottla.cli.connection import Connection
 from ottla.cli.find.scan import Scan
 from ottla.cli.formats import Incoming
+from ottla.console.records.choosing import reading_of, takes_seen
 from ottla.console.records.continuing import word_of
 from ottla.console.records.documents import Showing
 from ottla.console.records.plan import Plan
@@ -59,6 +60,7 @@ class Search:
             newest_first=plan.newest_first,
             isolation=plan.isolation,
             yielded=plan.yielded,
+            reading=reading_of(selection, self._showing),
         ) as scan:
             scan.on_chunk = self._after_chunk
             reason = "done"
@@ -77,9 +79,7 @@ class Search:
 
     def _take(self, record: Incoming) -> None:
         self._outlet.check()
-        masks = self._showing.masks
-        # What is hidden must not be found either.
-        if masks.of(record.topic) and not self._plan.selection.takes(masks.masked(record)):
+        if not takes_seen(self._plan.selection, self._showing, record):
             return
         self._found += 1
         self._last_ms = record.timestamp_ms

@@ -9,17 +9,21 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.cli.connection import Connection
 from ottla.cli.consume import incoming, reader_properties
 from ottla.cli.failure import explain
 from ottla.cli.positions import TopicIndex
+from ottla.console.records.choosing import reading_of, takes_seen
 from ottla.console.records.continuing import word_of
 from ottla.console.records.documents import Showing
 from ottla.console.records.plan import Plan
 from ottla.console.records.stream import Outlet
 from ottla.console.sse import EVENT_S
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
 
 SHOWN_PER_EVENT: Final = 100
 _BATCH: Final = 2_000
@@ -73,8 +77,7 @@ def tail(connection: Connection, plan: Plan, showing: Showing, outlet: Outlet) -
                 error = message.error()
                 if error is None:
                     rush.records += 1
-                    if plan.selection.may_take(message) and plan.selection.takes(record := incoming(message)):
-                        rush.take(record)
+                    rush.look(message)
                 elif error.code() not in passing:
                     raise explain(error, f"{message.topic()}-{message.partition()}")
             rush.tell()
@@ -94,15 +97,22 @@ class _Rush:
         self._plan = plan
         self._outlet = outlet
         self._positions = positions
+        self._reading = reading_of(plan.selection, showing)
         self._newest: deque[Any] = deque(maxlen=SHOWN_PER_EVENT)
         self._taken = self._skipped = self._skipped_total = self._found = 0
         self._began_s = self._told_s = time.monotonic()
         self._progress_s = 0.0
         self.records = 0
 
-    def take(self, record: Any) -> None:
-        masks = self._showing.masks
-        if masks.of(record.topic) and not self._plan.selection.takes(masks.masked(record)):
+    def look(self, message: Message) -> None:
+        selection, reading = self._plan.selection, self._reading
+        if reading is not None and reading.concerns(str(message.topic()), message.key(), message.value()):
+            record = incoming(message)
+            if not selection.has_key(record.key) or not selection.takes(reading.read(record)):
+                return
+        elif not selection.may_take(message) or not selection.takes(record := incoming(message)):
+            return
+        if not takes_seen(selection, self._showing, record):
             return
         self._taken += 1
         self._newest.append(record)
