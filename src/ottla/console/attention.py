@@ -96,7 +96,7 @@ def _groups(snapshot: Snapshot) -> Iterator[Point]:
         if lead is not None and lead < 0:
             yield Point("bad", "lead_low", f"group {name} has lost records: retention passed its offsets", href)
         elif left_s is not None:
-            yield Point("warning", "lead_low", f"retention reaches group {name} in {left_s:.0f} s", href)
+            yield Point("warning", "lead_low", f"retention reaches group {name} within {left_s:.0f} s", href)
         if lag and lag_s is not None and lag_s > _BEHIND_S and progress.group.members:
             yield Point("warning", "lag_growing", f"group {name} is {lag_s / 60:.0f} minutes behind ({lag:,} records)", href, lag)
 
@@ -106,7 +106,7 @@ def _left_s_of(progress: GroupProgress) -> float | None:
     soon = (
         each.lead_s
         for each in progress
-        if each.lead_s is not None and each.lag_s is not None and each.lead_s < min(_LEAD_S, each.lag_s)
+        if each.lead_s is not None and each.lag_s is not None and each.lead_s <= _LEAD_S and each.lead_s < each.lag_s
     )
     return min(soon, default=None)
 

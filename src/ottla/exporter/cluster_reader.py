@@ -18,6 +18,7 @@ from ottla.errors import error_name
 from ottla.exporter.filters import EVERYTHING, NameFilter
 from ottla.exporter.group_reader import read_groups
 from ottla.exporter.reading import BrokerNode, ClusterReading, Partition, Topic
+from ottla.exporter.record_ages import RecordAges
 from ottla.exporter.topic_settings import TopicSettings
 from ottla.exporter.transaction_reader import HANGING_AFTER_S, read_transactions
 from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
@@ -50,6 +51,7 @@ class ClusterReader:
         self._group_filter = groups
         self._hanging_after_s = hanging_after_s
         self._settings = TopicSettings(brokers, now_s)
+        self._ages = RecordAges(brokers, now_s)
 
     async def read(self, begun: Callable[[ClusterReading], None] = lambda reading: None) -> ClusterReading:
         """A round. `begun` is called with the reading once it has brokers, topics and partitions, and nothing else."""
@@ -63,6 +65,7 @@ class ClusterReader:
         )
         reading.groups = groups
         await self._read_offsets(reading)
+        await self._ages.fill(reading)
         reading.transactions = await read_transactions(self._brokers, reading, self._now_s(), self._hanging_after_s)
         return reading
 

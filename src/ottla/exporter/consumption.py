@@ -101,6 +101,9 @@ class Consumption:
         lead = None if start is None else committed - start
         samples = self._log_ends.get(key)
         lag_s = None if samples is None or end is None else samples.lag_s(committed, reading.time_s)
+        if lag and lag_s is not None:
+            for age_s, offset in partition.older.items():
+                lag_s = max(lag_s, age_s) if committed < offset else min(lag_s, age_s)
         starts = self._log_starts.get(key)
         left_s = None if lead is None or lag is None else lead_s(topic, starts, lead, lag, lag_s, reading.time_s)
         return PartitionProgress(*key, committed, lag, lead, lag_s, left_s, member)

@@ -10,6 +10,7 @@ The rules, for a committed offset `c` and the log end `e` at time `now`:
    While nothing was produced, many samples have the same end; the last of them counts.
 3. If every sample is above c, the record is older than the samples. t(c) is then where the line through the first and the last
    sample reaches c. Without growth in between it is the time of the first sample: the lag is at least that.
+   `record_ages` corrects what this says of records that retention deletes soon.
 4. A log end below the last sample (the topic was created anew, or lost records) discards the samples.
 """
 

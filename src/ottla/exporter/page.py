@@ -33,7 +33,8 @@ about to lose records to retention, below 0 it has lost them.
 partition for an hour. The record was produced on the line between the last sample at or below its offset and the first sample
 above it. For a record older than the samples, the line through the first and the last sample is prolonged; if nothing was
 produced in between, its age is that of the first sample, so it is at least that old. The first round after the start therefore
-says 0.
+says 0. Of a record that waits, the exporter also asks whether `retention.ms` leaves it less than an hour, and less than ten
+minutes; the age agrees with the answers.
 
 **Lead in seconds** is the time until retention deletes the record that the group reads next: `retention.ms` minus the lag in
 seconds, or the lead divided by the rate at which the log start moved in that hour if that is earlier. There is no value for a

@@ -31,6 +31,8 @@ class Partition:
     """Replicas whose broker or log directory is away."""
     log_bytes: int | None = None
     """Bytes of the leader's replica."""
+    older: dict[float, int] = field(default_factory=dict)
+    """By an age in seconds: the offset below which records are older. Of few ages, and only where a group has lag."""
 
 
 @dataclass(slots=True)

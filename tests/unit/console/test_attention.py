@@ -10,11 +10,17 @@ from ottla.exporter.reading import BrokerNode, ClusterReading, Group, Partition,
 WEEK_MS = 7 * 24 * 3600 * 1000
 
 
-def warned(*rounds: tuple[float, int, int], committed: int, retention_ms: int = WEEK_MS, retention_bytes: int = -1) -> list[str]:
+def warned(
+    *rounds: tuple[float, int, int],
+    committed: int,
+    retention_ms: int = WEEK_MS,
+    retention_bytes: int = -1,
+    older: dict[float, int] | None = None,
+) -> list[str]:
     """What is said of a group after rounds of (time, log start, log end)."""
     consumption = Consumption()
     for time_s, start, end in rounds:
-        topic = Topic("orders", False, {0: Partition(1, [1], [1], start, end)}, "delete")
+        topic = Topic("orders", False, {0: Partition(1, [1], [1], start, end, older=older or {})}, "delete")
         topic.retention_ms, topic.retention_bytes = retention_ms, retention_bytes
         group = Group("reports", "classic", "consumer", "Empty", 1, members=[], committed={("orders", 0): committed})
         reading = ClusterReading(time_s, "c", 1, [BrokerNode(1, "host", 1, "")], {"orders": topic}, [group])
@@ -29,8 +35,18 @@ def test_fresh_records_are_not_about_to_be_deleted() -> None:
 
 def test_a_record_whose_time_is_nearly_over() -> None:
     assert warned((0, 0, 0), (10, 0, 100), (60, 0, 100), committed=0, retention_ms=80_000) == [
-        "retention reaches group reports in 20 s"
+        "retention reaches group reports within 20 s"
     ]
+
+
+def test_records_older_than_the_samples() -> None:
+    """Samples say nothing of what was there before them. The leader was asked below which offset records are that old."""
+    ages = [WEEK_MS / 1000 - 3600, WEEK_MS / 1000 - 600]
+    slow = [(0.0, 0, 1_000_000), (10.0, 0, 1_000_010)]
+    assert warned(*slow, committed=5, older=dict.fromkeys(ages, 0)) == [], "written at once, before the first sample"
+    still = [(0.0, 0, 1000), (10.0, 0, 1000)]
+    assert warned(*still, committed=5, older={ages[0]: 6, ages[1]: 5}) == []
+    assert warned(*still, committed=5, older=dict.fromkeys(ages, 6)) == ["retention reaches group reports within 600 s"]
 
 
 def test_a_short_retention_is_no_warning_by_itself() -> None:
@@ -39,7 +55,7 @@ def test_a_short_retention_is_no_warning_by_itself() -> None:
 
 def test_a_log_start_that_comes_near() -> None:
     rounds = [(time_s, time_s * 10, 5_000 + time_s * 10) for time_s in range(100)]
-    assert warned(*rounds, committed=1_500, retention_bytes=1 << 20) == ["retention reaches group reports in 51 s"]
+    assert warned(*rounds, committed=1_500, retention_bytes=1 << 20) == ["retention reaches group reports within 51 s"]
 
 
 def test_records_that_are_lost() -> None:

@@ -13,6 +13,7 @@ from ottla.exporter.cluster_reader import ClusterReader
 from ottla.exporter.filters import NameFilter
 from ottla.exporter.service import Exporter
 from ottla.protocol.messages import (
+    describe_configs,
     describe_log_dirs,
     describe_producers,
     describe_transactions,
@@ -147,6 +148,43 @@ def test_committed_offsets_of_many_groups_come_in_one_request() -> None:
     assert {group.name: group.committed for group in reading.groups} == {"a": {("t", 0): 7}, "b": {("t", 0): 7}}
     assert scripted.asked.count((1, "offset_fetch")) == 1
     assert all(group.members == [] for group in reading.groups), "an empty group is not described"
+
+
+def test_leaders_say_which_records_are_deleted_soon() -> None:
+    """Asked for partitions in which a group has lag, at an hour and at ten minutes before retention; -1: all are older."""
+
+    def fetched(request: Any) -> Any:
+        part = offset_fetch.OffsetFetchResponsePartitions(partition_index=0, committed_offset=7)
+        topics = [offset_fetch.OffsetFetchResponseTopics(name="t", partitions=[part])]
+        return offset_fetch.OffsetFetchResponse(
+            groups=[offset_fetch.OffsetFetchResponseGroup(group_id=each.group_id, topics=topics) for each in request.groups]
+        )
+
+    def configs(_: Any) -> Any:
+        settings = {"cleanup.policy": "delete", "retention.ms": "7200000", "retention.bytes": "-1"}
+        named = [
+            describe_configs.DescribeConfigsResourceResult(name=name, value=value, read_only=False, is_sensitive=False)
+            for name, value in settings.items()
+        ]
+        return describe_configs.DescribeConfigsResponse(
+            results=[describe_configs.DescribeConfigsResult(resource_type=2, resource_name="t", configs=named)]
+        )
+
+    asked = []
+
+    def at_time(request: Any) -> Any:
+        answer = offsets(100)(request)
+        for each in request.topics:
+            for part in each.partitions:
+                if part.timestamp >= 0:
+                    asked.append((each.name, part.partition_index, part.timestamp))
+                    answer.topics[0].partitions[0].offset = {6_400_000: 40, 3_400_000: -1}[part.timestamp]
+        return answer
+
+    answers = cluster(list_groups=listed("a"), offset_fetch=fetched, describe_configs=configs)
+    partitions = read(Scripted({**answers, "list_offsets": at_time}, silent=[2])).topics["t"].partitions
+    assert asked == [("t", 0, 6_400_000), ("t", 0, 3_400_000)]
+    assert [each.older for each in partitions.values()] == [{3600.0: 40, 6600.0: 100}, {}, {}]
 
 
 def test_an_older_broker_is_asked_for_each_group() -> None:
