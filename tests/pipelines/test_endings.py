@@ -217,6 +217,7 @@ def test_a_driver_that_an_upgrade_replaced_raises_no_alert(tmp_path: Path) -> No
         watch(found)
     assert heard == []
     assert not told.exists()
+    assert found.state("copy") == "stopped"
 
 
 def test_an_outage_of_the_broker_is_told_once_and_raises_no_alert(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

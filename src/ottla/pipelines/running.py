@@ -336,9 +336,10 @@ class PipelineRun:
 
     def state(self, name: str) -> str:
         """Of a flow. Asks neither Spark nor the cluster."""
-        if name in self.failures:
+        failure = self.failures.get(name)
+        if failure is not None and not isinstance(failure, Superseded):
             return documents.FAILED
-        if self._is_stopped or name in self._ended:
+        if self._is_stopped or name in self._ended or failure is not None:
             return documents.STOPPED
         return documents.RUNNING if name in self.queries else documents.STARTING
 
