@@ -159,6 +159,7 @@ def test_the_commands_of_a_page_run(page: Path, tmp_path: Path) -> None:
     """None is refused as wrong usage (exit code 2) and none ends with a traceback. Some fail, as the page says they do."""
     files = {"lines.txt": "k:v\n", "lines.tsv": "k\tv\n", "records.jsonl": '{"value": "v"}\n'}
     files |= {"client.properties": "security.protocol=PLAINTEXT\n"}
+    files |= {"order.avsc": '{"type": "record", "name": "Order", "fields": [{"name": "customer", "type": "string"}]}'}
     files |= {"alice.secret": "secret\n", "token.hmac": "aG1hYw==\n"}
     for name, text in files.items():
         (tmp_path / name).write_text(text)

@@ -12,7 +12,7 @@ import { RecordAt, RecordViewer, SNIPPETS } from "../record/viewer.js";
 import { address, path, place, setQuery } from "../router.js";
 import { Table } from "../table.js";
 
-const SELECTION = ["from", "until", "partitions", "order", "limit", "search", "regex", "ignore_case", "where", "key", "all_partitions", "key_format", "value_format", "isolation", "budget_bytes"];
+const SELECTION = ["from", "until", "partitions", "order", "limit", "search", "regex", "ignore_case", "where", "key", "key_base64", "all_partitions", "key_format", "value_format", "isolation", "budget_bytes"];
 const FORMATS = ["auto", "text", "json", "hex", "base64", "msgpack", "avro", "protobuf", "json_schema"];
 const LIMITS = ["50", "100", "500", "1000", "10000"];
 
@@ -20,7 +20,7 @@ export default function Records({ topic }) {
   const { query } = place.value;
   const given = Object.fromEntries(SELECTION.map((name) => [name, query.get(name)]));
   const live = query.get("live") === "1";
-  const history = query.get("view") === "history" && given.key !== null;
+  const history = query.get("view") === "history" && (given.key ?? given.key_base64) !== null;
   const [paused, setPaused] = useState(false);
   const [dialog, setDialog] = useState(null);
   const selection = { ...given, live: live ? "1" : null };
@@ -95,7 +95,7 @@ function Form({ topic, given, live }) {
   const [seek, setSeek] = useState(seekOf(given, live));
   useEffect(() => setSeek(seekOf(given, live)), [given.from, given.order, live]);
   const [problem, setProblem] = useState(null);
-  const [more, setMore] = useState(Boolean(given.key !== null || given.key_format || given.value_format || given.isolation || given.until || given.budget_bytes));
+  const [more, setMore] = useState(Boolean(given.key !== null || given.key_base64 !== null || given.key_format || given.value_format || given.isolation || given.until || given.budget_bytes));
   const change = (changes) => setDraft((old) => ({ ...old, ...changes }));
   const submit = async (event, changes = {}) => {
     event?.preventDefault();
@@ -136,6 +136,7 @@ function Form({ topic, given, live }) {
       ${problem && html`<div class="error-box" role="alert">${problem.message}${problem.excerpt && html`<pre>${problem.excerpt}</pre>`}${problem.hint && html`<div class="hint small">${problem.hint}</div>`}</div>`}
       ${more && html`<div class="toolbar">
         ${text("key", "Exact key")}
+        ${draft.key_base64 && text("key_base64", "Exact key, in base64")}
         ${text("partitions", "Partitions, as 0,2", { class: "short-field" })}
         ${text("until", "Until: offset, 10m, a time", { class: "short-field" })}
         <${Select} label="Order" value=${draft.order ?? "newest"} options=${[["newest", "Newest first"], ["oldest", "Oldest first"]]} onChange=${(order) => submit(null, { order })} />
@@ -144,7 +145,7 @@ function Form({ topic, given, live }) {
         <${Select} label="Format of values" value=${draft.value_format ?? "auto"} options=${FORMATS.map((name) => [name, `Value: ${name}`])} onChange=${(name) => submit(null, { value_format: name === "auto" ? null : name })} />
         <${Select} label="Isolation" value=${draft.isolation ?? "read_committed"} options=${["read_committed", "read_uncommitted"]} onChange=${(isolation) => submit(null, { isolation: isolation === "read_committed" ? null : isolation })} />
         ${flag("regex", "Regular expression")} ${flag("ignore_case", "Ignore case")} ${flag("all_partitions", "Key in all partitions")}
-        ${given.key !== null && html`<${Check} label="History of the key" checked=${place.value.query.get("view") === "history"} onChange=${(on) => setQuery({ view: on ? "history" : null, order: on ? "oldest" : given.order }, { replace: false })} />`}
+        ${(given.key ?? given.key_base64) !== null && html`<${Check} label="History of the key" checked=${place.value.query.get("view") === "history"} onChange=${(on) => setQuery({ view: on ? "history" : null, order: on ? "oldest" : given.order }, { replace: false })} />`}
         <${Columns} />
       </div>`}
     </div>

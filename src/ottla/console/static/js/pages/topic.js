@@ -74,17 +74,17 @@ function Partitions({ topic, partitions }) {
     <${Table} label="Partitions" rows=${partitions} inMemory sort=${sort} onSort=${onSort} rowKey=${({ partition }) => partition}
       open=${({ partition }) => path`/topics/${topic}` + `/records?partitions=${partition}`}
       columns=${[
-        { key: "partition", title: "Partition", sort: true, width: 108 },
-        { key: "leader", title: "Leader", sort: true, width: 84, cell: (row) => (row.leader === null || row.leader < 0 ? html`<span class="bad strong">none</span>` : html`<a href=${path`/brokers/${row.leader}`}>${row.leader}</a>`) },
-        { key: "replicas", title: "Replicas", width: 110, wideOnly: true, cell: (row) => brokers(row.replicas) },
-        { key: "isr", title: "In sync (ISR)", width: 120, cell: (row) => html`<span class=${row.isr.length < row.replicas.length ? "warn strong" : ""}>${brokers(row.isr)}</span>` },
-        { key: "log_start", title: "Start", number: true, sort: true, min: 90, wideOnly: true, cell: (row) => count(row.log_start) },
+        { key: "partition", title: "Partition", sort: true, width: 104 },
+        { key: "leader", title: "Leader", sort: true, width: 78, cell: (row) => (row.leader === null || row.leader < 0 ? html`<span class="bad strong">none</span>` : html`<a href=${path`/brokers/${row.leader}`}>${row.leader}</a>`) },
+        { key: "replicas", title: "Replicas", width: 88, wideOnly: true, cell: (row) => brokers(row.replicas) },
+        { key: "isr", title: "In sync (ISR)", width: 110, cell: (row) => html`<span class=${row.isr.length < row.replicas.length ? "warn strong" : ""}>${brokers(row.isr)}</span>` },
+        { key: "log_start", title: "Start", number: true, sort: true, min: 76, wideOnly: true, cell: (row) => count(row.log_start) },
         { key: "last_stable", title: "Last stable", number: true, sort: true, min: 100, cell: (row) => html`<span class=${row.last_stable < row.high_watermark ? "warn" : ""}>${count(row.last_stable)}</span>` },
-        { key: "high_watermark", title: "High watermark", number: true, sort: true, min: 140, cell: (row) => count(row.high_watermark) },
-        { key: "log_end", title: "Log end", number: true, sort: true, min: 90, cell: (row) => count(row.log_end) },
-        { key: "records_per_s", title: "Written", number: true, sort: true, width: 100, cell: (row) => rate(row.records_per_s) },
-        { key: "log_bytes", title: "Size", number: true, sort: true, width: 96, wideOnly: true, cell: (row) => bytes(row.log_bytes) },
-        { key: "leader_epoch", title: "Epoch", number: true, sort: true, width: 76, wideOnly: true },
+        { key: "high_watermark", title: "High watermark", number: true, sort: true, width: 138, cell: (row) => count(row.high_watermark) },
+        { key: "log_end", title: "Log end", number: true, sort: true, min: 82, cell: (row) => count(row.log_end) },
+        { key: "records_per_s", title: "Written", number: true, sort: true, width: 88, cell: (row) => rate(row.records_per_s) },
+        { key: "log_bytes", title: "Size", number: true, sort: true, width: 80, wideOnly: true, cell: (row) => bytes(row.log_bytes) },
+        { key: "leader_epoch", title: "Epoch", number: true, sort: true, width: 70, wideOnly: true },
       ]} />
   <//>`;
 }

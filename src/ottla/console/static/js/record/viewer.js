@@ -22,8 +22,10 @@ export function RecordViewer({ record: given, onClose, onColumn, onFilter, origi
   const whole = useData(address(apiPath(given), { raw: 1 }));
   const record = whole.data ?? given;
   const key = line(record.key, 200);
-  const history = record.key && address(path`/topics/${record.topic}/records`, { key: record.key.text, order: "oldest", view: "history" });
-  const trace = record.key && address("/trace", { key: record.key.text, topics: record.topic });
+  // A key with a schema is looked for by its bytes; its text is not what was hashed.
+  const exact = record.key?.schema ? record.key.base64 && { key_base64: record.key.base64 } : record.key && { key: record.key.text };
+  const history = exact && address(path`/topics/${record.topic}/records`, { ...exact, order: "oldest", view: "history" });
+  const trace = exact?.key && address("/trace", { ...exact, topics: record.topic });
   return html`<section class="panel viewer" aria-label=${`Record ${record.topic}-${record.partition} at ${record.offset}`}>
     <header>
       <h2 class="wrap">${record.topic}-${record.partition} <span class="muted">@</span> ${record.offset}</h2>
@@ -50,7 +52,7 @@ export function RecordViewer({ record: given, onClose, onColumn, onFilter, origi
     <div class="body row viewer-actions">
       <${Action} disabled=${!whole.data} onClick=${() => setDialog("produce")}>Produce again…<//>
       <${Action} onClick=${() => setDialog("copy")}>Copy to a topic…<//>
-      ${history && html`<a class="button" href=${history}>History of the key</a><a class="button" href=${trace}>Where else is it?</a>`}
+      ${history && html`<a class="button" href=${history}>History of the key</a>`}${trace && html`<a class="button" href=${trace}>Where else is it?</a>`}
     </div>
     ${dialog === "produce" && html`<${ProduceDialog} topic=${record.topic} like=${record} onClose=${() => setDialog(null)} />`}
     ${dialog === "copy" && html`<${CopyDialog} record=${record} onClose=${() => setDialog(null)} />`}
@@ -67,7 +69,7 @@ function DatumView({ datum, root, onColumn, onFilter }) {
   return html`<div class="stack tight">
     <div class="row">
       <${Segmented} label="How it is shown" value=${how} options=${forms} onChange=${setHow} />
-      <span class="muted small">${datum.format}${datum.schema ? `, schema ${datum.schema.id}${datum.schema.subject ? ` (${datum.schema.subject} v${datum.schema.version})` : ""}` : ""}, ${bytes(datum.size)}</span>
+      <span class="muted small">${datum.format}${datum.schema && html`, <${SchemaOf} schema=${datum.schema} />`}, ${bytes(datum.size)}</span>
       <button type="button" class="button quiet" onClick=${() => copy(text)}>Copy</button>
     </div>
     ${how === "tree" && ok && html`<${Tree} value=${value} root=${[root]} onColumn=${onColumn} onFilter=${onFilter} />`}
@@ -77,6 +79,10 @@ function DatumView({ datum, root, onColumn, onFilter }) {
     <${Tried} datum=${datum} />
   </div>`;
 }
+
+/** The id of a schema, and the version that it is. */
+const SchemaOf = ({ schema: { id, subject, version } }) =>
+  html`schema ${id}${subject && html` (<a href=${address(path`/schemas/${subject}`, { version })}>${subject} v${version}</a>)`}`;
 
 /** Why earlier guesses of the format failed. */
 const Tried = ({ datum }) =>
@@ -104,7 +110,7 @@ function Headers({ headers, onColumn, onFilter }) {
 }
 
 function Details({ record }) {
-  const part = (datum) => (datum ? `${datum.format}, ${bytes(datum.size)}` : "null");
+  const part = (datum) => (datum ? html`${datum.format}, ${bytes(datum.size)}${datum.schema && html`, <${SchemaOf} schema=${datum.schema} />`}` : "null");
   return html`<${Facts} items=${[
     ["Topic", html`<a href=${path`/topics/${record.topic}`}>${record.topic}</a>`],
     ["Partition", record.partition],
