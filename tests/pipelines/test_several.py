@@ -42,8 +42,8 @@ def test_one_that_fails_stops_no_other(shop: Shop, capsys: pytest.CaptureFixture
         run_flows(shop.spark, pipelines, once=True, json_output=True)
     assert [[value["id"] for value in shop.values(out)] for out in outs] == [[1], [], [2]]
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    found = {(each["pipeline"], each["flow"], each["records_out"]) for each in told}
-    assert found == {("east", "copy", 1), ("west", "copy", 1)}
+    found = {(each["pipeline"], each["flow"], each.get("records_out"), each.get("event")) for each in told}
+    assert found == {("east", "copy", 1, None), ("east.bad", "copy", None, "failed"), ("west", "copy", 1, None)}
 
 
 def test_what_cannot_share_a_spark_is_refused(tmp_path: Path) -> None:
