@@ -159,6 +159,7 @@ def test_f82_small_files_become_few_and_a_reader_sees_each_row_once_all_the_time
     plan = graph.plan(loading.load(file))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compaction, "_rewritten", with_a_batch)
+        patch.setattr(compaction, "LISTED_S", 1.0)
         done = compaction.compact(shop.spark, plan.queries[0])
     stop.set()
     reader.join()

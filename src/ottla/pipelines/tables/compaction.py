@@ -3,7 +3,8 @@
 The files of a directory are read and written as larger ones beside the table. Then, under the table's lock, a directory with
 these and with the files that came meanwhile takes the place of the old one: the file system exchanges the two names in one step.
 A reader that lists the directory sees every row once, before and after. One that listed it before and opens a file afterwards may
-get an error that the file is not there, never wrong rows.
+get an error that the file is not there, never wrong rows. The old directory is emptied some seconds later only: a reader that is
+just listing it must not find it empty.
 
 Text (JSON, CSV) is copied line by line. Parquet and ORC are read with the columns of all files.
 """
@@ -16,6 +17,7 @@ import os
 import re
 import shutil
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 TARGET_SIZE = 128 << 20
 _FILES_MIN = 4
 """Fewer small files in a directory are left as they are."""
+LISTED_S = 5.0
+"""How long a reader may take to list a directory."""
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 
@@ -95,9 +99,11 @@ def _compacted(spark: SparkSession, flow: str, table: Table, root: Path, work: P
                 continue
             made = _rewritten(spark, table, small, work / "files", target_size)
             with locked(str(root)):
-                after = _exchange(folder, small, made, work)
+                after = _exchange(folder, small, made, work / f"replaced-{found.directories}")
             before = found.files_before + len(small)
             found = Compacted(flow, table.path, found.directories + 1, before, found.files_after + after)
+        if found.directories:
+            time.sleep(LISTED_S)
     finally:
         shutil.rmtree(work, ignore_errors=True)
     return found
@@ -136,10 +142,8 @@ def _rewritten(spark: SparkSession, table: Table, small: list[Path], to: Path, t
     return made
 
 
-def _exchange(folder: Path, small: list[Path], made: list[Path], work: Path) -> int:
-    """Put a directory with `made` instead of `small` in the place of `folder`. Returns the number of files made."""
-    new = work / "folder"
-    shutil.rmtree(new, ignore_errors=True)
+def _exchange(folder: Path, small: list[Path], made: list[Path], new: Path) -> int:
+    """Put a directory with `made` instead of `small` in the place of `folder`, which becomes `new`. The number of files made."""
     new.mkdir(parents=True)
     shutil.copystat(folder, new)
     replaced = {path.name for path in small} | {f".{path.name}.crc" for path in small}
