@@ -21,6 +21,7 @@ from ottla.registry.worker import CPU_LIMIT_S, DONE, INVALID
 WORKERS: Final = 2
 TIME_LIMIT_S: Final = 60.0
 """For a process that does not answer at all. A schema has `CPU_LIMIT_S`."""
+_EXIT_S: Final = 5.0
 _FRAME_BYTES_MAX: Final = 256 << 20
 
 logger = logging.getLogger("ottla.registry")
@@ -50,7 +51,7 @@ class Workers:
             await worker.kill()
             raise errors.timed_out("the schema was not checked in time; try again") from None
         except (OSError, EOFError):
-            if await worker.kill() == -signal.SIGPROF:
+            if await worker.ended() == -signal.SIGPROF:
                 raise errors.invalid_schema(f"Invalid schema: it takes more than {CPU_LIMIT_S:g} s to check") from None
             raise errors.invalid_schema("the schema ended the process that checks it") from None
         except asyncio.CancelledError:
@@ -88,14 +89,26 @@ class _Worker:
         answer: tuple[Any, ...] = pickle.loads(await reading.readexactly(size))
         return answer
 
-    async def kill(self) -> int | None:
-        """End the process. Returns how it ended, negative for a signal."""
+    async def ended(self) -> int | None:
+        """How a process ended that closed its output, negative for a signal.
+
+        It is not killed at once: `kill` of asyncio looks for the exit status itself, and then nobody else can learn it.
+        """
+        process = self._process
+        if process is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_EXIT_S):
+                    await process.wait()
+        await self.kill()
+        return process.returncode if process is not None else None
+
+    async def kill(self) -> None:
+        """End the process, if it has not ended."""
         process, self._process = self._process, None
-        if process is None:
-            return None
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()  # does nothing to one that has ended
-        return await process.wait()
+        if process is not None and process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
 
 
 _SOURCES: Final = str(Path(__file__).resolve().parents[2])
