@@ -29,7 +29,11 @@ def refused(shop: Shop, text: str) -> PipelineError:
 @pytest.mark.parametrize(
     ("text", "line", "words"),
     [
-        ('p.sql(p.source("x", p.json("id lung")), to=p.sink("o"), query="SELECT * FROM x")', 4, "'id lung' does not parse"),
+        (
+            'p.sql(p.source("x", p.json("id lung")), to=p.sink("o"), query="SELECT * FROM x")',
+            4,
+            "type 'lung' is unknown; did you mean long?",
+        ),
         ('p.sql(orders, to=p.sink("o"), query="SELECT nothing FROM orders")', 4, "nothing"),
         ('p.sql(orders, to=p.sink("o"), query="SELEC")', 4, "PARSE_SYNTAX_ERROR"),
         ('p.sql(orders, to=p.sink("o", key="kee"), query="SELECT * FROM orders")', 4, "no column 'kee' for the key"),
