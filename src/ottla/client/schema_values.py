@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ottla.client.avro_arrays import has_endless_array
 from ottla.client.schema_registry import Registered, SchemaRegistry
 from ottla.schemas.framing import NotFramed, read_id, read_indexes, write_id, write_indexes
 from ottla.schemas.model import AVRO, JSON, ParsedSchema
@@ -99,7 +100,11 @@ def _avro(parsed: ParsedSchema) -> Codec:
 
     schema = fastavro.parse_schema(avro_document(parsed), _ignore_default_error=True)
 
+    endless = has_endless_array(schema)
+
     def to_json(payload: bytes) -> str:
+        if endless:
+            raise NotOfSchema("it may be of any length: an array of the schema has items that take no bytes")
         stream = io.BytesIO(payload)
         value = fastavro.schemaless_reader(stream, schema, None)
         rest = len(payload) - stream.tell()
