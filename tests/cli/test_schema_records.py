@@ -53,6 +53,9 @@ def test_keys_other_records_and_selections(ottla: Ottla, topic: str, url: str, t
     assert sorted(found) == ['1\t{"id": 1, "to": null}', '2\t{"id": 2, "to": null}', "plain\twords"]
     chosen = ottla.ok("consume", topic, "--schema", "--registry", url, "--grep", '"id": 2')
     assert chosen.splitlines() == ['{"id": 2, "to": null}']
+    words = ["find", "--topics", topic, "--template", "{key} {value}", "--schema", "--registry", url]
+    assert ottla.ok(*words, "--where", "value.id == 2").splitlines() == ['2 {"id": 2, "to": null}']
+    assert ottla.ok(*words, "words").splitlines() == ["plain words"]
 
 
 def test_failures_say_what_to_do(ottla: Ottla, topic: str, url: str, tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def test_an_id_is_asked_for_once(clock: Clock) -> None:
         assert (reading.format, reading.text) == ("avro", '"Ana"')
         document = schemas.document(reading, "orders", "value")
         assert document == {"id": 1, "type": "AVRO", "subject": "orders-value", "version": 1}
-    assert schemas.document(reading, "others", "key")["subject"] == "other-value"
+        assert schemas.document(reading, "others", "key")["subject"] == "other-value"
     assert registry.asked == ["/schemas/ids/1", "/schemas/ids/1/versions"]
     assert schemas.read(b"{}") is None
     assert schemas.read(b"\0\0\0") is None

@@ -6,6 +6,7 @@ import fnmatch
 import json
 import sys
 import time
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,6 +18,8 @@ from ottla.cli.find.bounds import only_of_key, scan_bounds
 from ottla.cli.formats import Format, Incoming, Writing, unescape
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Json, Properties, parse_pairs
 from ottla.cli.output import counted, note, size_text
+from ottla.cli.schema.place import RegistryUrl, registry_at
+from ottla.cli.schema.records import SchemaReader
 from ottla.cli.selection import IgnoreCase, Where, select
 
 if TYPE_CHECKING:
@@ -58,6 +61,10 @@ def find(
     isolation: Annotated[
         str, typer.Option("--isolation", metavar="read_committed|read_uncommitted", help="As of `ottla consume`.")
     ] = "read_committed",
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Look into and print keys and values that name a schema of a registry as JSON.")
+    ] = False,
+    registry: RegistryUrl = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say for every partition what was scanned.")] = False,
     properties: Properties = None,
     bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
@@ -77,17 +84,21 @@ def find(
         bounds, said = only_of_key(connection, bounds, selection.key)
         for line in said:
             note(line)
-    with Scan(connection, bounds, selection, newest_first=not oldest_first, isolation=isolation) as scan:
+    with ExitStack() as stack:
+        reader = SchemaReader(stack.enter_context(registry_at(registry, command_config))) if schema else None
+        scan = stack.enter_context(
+            Scan(connection, bounds, selection, newest_first=not oldest_first, isolation=isolation, reading=reader)
+        )
         progress = _Progress(scan)
         try:
             for record in scan:
                 progress.clear()
-                _print(writing, record)
+                _print(writing, record, reader)
                 if scan.tally.taken == count:
                     break
         except KeyboardInterrupt:
             for record in scan.rest():
-                _print(writing, record)
+                _print(writing, record, reader)
             raise
         finally:
             progress.clear()
@@ -96,8 +107,8 @@ def find(
         raise typer.Exit(EXIT_FAILED)
 
 
-def _print(writing: Writing, record: Incoming) -> None:
-    sys.stdout.buffer.write(writing.line(record))
+def _print(writing: Writing, record: Incoming, reader: SchemaReader | None) -> None:
+    sys.stdout.buffer.write(writing.line(record if reader is None else reader.read(record)))
     sys.stdout.buffer.flush()
 
 

@@ -28,6 +28,10 @@ class SchemaReader:
 
         self._values = SchemaValues(registry)
 
+    def concerns(self, topic: str, key: bytes | None, value: bytes | None) -> bool:
+        """Whether a key or value may name a schema. Others are as they are."""
+        return any(data is not None and data[:1] == b"\0" for data in (key, value))
+
     def read(self, record: Incoming) -> Incoming:
         return replace(record, key=self._text(record, "key", record.key), value=self._text(record, "value", record.value))
 
