@@ -241,6 +241,12 @@ def test_selections_see_what_was_read(console: RunningConsole, filled: str, quer
     assert [json.loads(each)["offset"] for each in exported.splitlines()] == offsets
 
 
+def test_commands_to_copy_read_schemas_too(console: RunningConsole, filled: str) -> None:
+    path = f"/api/topics/{filled}/snippets"
+    assert "--schema" in console.get(f"{path}?where=value.id==7")["ottla"]
+    assert "--schema" not in console.get(f"{path}?key_format=text&value_format=text")["ottla"]
+
+
 def test_records_are_read_as_they_come(console: RunningConsole, filled: str) -> None:
     with console.events(f"/api/topics/{filled}/records?live=1&from=beginning&where=value.id==7") as events:
         records = next(document["records"] for event, document in events if event == "records")

@@ -195,7 +195,8 @@ class SchemaRegistry:
                 self._urls.append(self._urls.pop(0))
         if isinstance(trouble, RegistryFailed):
             raise trouble
-        raise RegistryFailed(f"no schema registry answers at {', '.join(self._urls)}: {trouble}") from trouble
+        addresses = ", ".join(_without_login(url) for url in self._urls)
+        raise RegistryFailed(f"no schema registry answers at {addresses}: {trouble}") from trouble
 
     def _exchange(self, url: str, method: str, target: str, content: bytes | None) -> tuple[int, Any]:
         if self._connection is None:
@@ -231,6 +232,12 @@ class SchemaRegistry:
         if user_info is None:
             return {}
         return {"Authorization": "Basic " + base64.b64encode(user_info.encode()).decode()}
+
+
+def _without_login(url: str) -> str:
+    """An address for errors, which others may read."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 def _segment(subject: str) -> str:

@@ -120,3 +120,10 @@ def test_topics_of_brokers_have_no_schemas(clock: Clock) -> None:
     assert showing.concerns("orders", None, framed)
     assert not showing.concerns("__consumer_offsets", framed, framed)
     assert not Showing(key_format="text", value_format="hex", schemas=showing.schemas).decodes
+
+
+def test_errors_do_not_tell_logins() -> None:
+    registry = SchemaRegistry(RegistryOptions("http://ada:secret@127.0.0.1:1"))
+    with pytest.raises(RegistryFailed, match=r"at http://127\.0\.0\.1:1:") as failed:
+        registry.request("GET", "/subjects")
+    assert "secret" not in str(failed.value)

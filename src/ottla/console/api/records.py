@@ -144,7 +144,8 @@ def _time_of(position: str | None, now_ms: int) -> int | None:
 async def get_snippets(console: Console, call: Call) -> Answer:
     servers = console.connection.bootstrap_servers
     url = str(call.request.base_url).rstrip("/")
-    return writing.snippets(servers, call.path("topic"), url, dict(call.request.query_params))
+    schemas = showing_of(console, call).decodes
+    return writing.snippets(servers, call.path("topic"), url, dict(call.request.query_params), schemas=schemas)
 
 
 async def check_filter(console: Console, call: Call) -> Answer:

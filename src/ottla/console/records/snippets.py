@@ -8,18 +8,18 @@ from collections.abc import Mapping
 from urllib.parse import quote, urlencode
 
 
-def snippets(servers: str, topic: str, url: str, asked: Mapping[str, str]) -> dict[str, str]:
-    """`asked` are the parameters of the records endpoint."""
+def snippets(servers: str, topic: str, url: str, asked: Mapping[str, str], *, schemas: bool = False) -> dict[str, str]:
+    """`asked` are the parameters of the records endpoint. `schemas`: whether records are read with their schemas."""
     return {
         "python": _python(servers, topic, asked),
         "pyspark": _pyspark(servers, topic, asked),
         "kcat": _kcat(servers, topic, asked),
-        "ottla": _ottla(servers, topic, asked),
+        "ottla": _ottla(servers, topic, asked, schemas),
         "curl": _curl(url, topic, asked),
     }
 
 
-def _ottla(servers: str, topic: str, asked: Mapping[str, str]) -> str:
+def _ottla(servers: str, topic: str, asked: Mapping[str, str], schemas: bool) -> str:
     searching = bool(asked.get("search") or asked.get("where") or asked.get("key"))
     words = ["ottla", "find"] if searching else ["ottla", "consume", topic]
     if asked.get("search"):
@@ -33,7 +33,7 @@ def _ottla(servers: str, topic: str, asked: Mapping[str, str]) -> str:
     if not searching:
         words += [word for index in _partitions(asked) for word in ("-p", index)]
         words += ["--follow"] if asked.get("live") == "1" else []
-    return shlex.join([*words, "-b", servers])
+    return shlex.join([*words, *(["--schema"] if schemas else []), "-b", servers])
 
 
 def _position(asked: Mapping[str, str], name: str) -> str:
