@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from ottla.testing import Broker, Registry
+from tests.console.running import running_console
 from tests.registry.conftest import Client
 
 RULES = """
@@ -104,3 +105,23 @@ def test_sr11_tls(secured: Broker) -> None:
         with pytest.raises(httpx.ConnectError):
             httpx.get(registry.url)
         client.http.close()
+
+
+def test_sr11_a_console_logs_in_and_hears_what_it_may(secured: Broker, guarded: Registry, tmp_path: Path) -> None:
+    """By the settings of the commands. Errors of the registry are the console's, without its password."""
+    file = tmp_path / "client.properties"
+
+    def settings(user: str, password: str) -> None:
+        more = {"schema.registry.url": guarded.url, "schema.registry.basic.auth.user.info": f"{user}:{password}"}
+        properties = {**secured.client_properties(), **more}
+        file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+
+    settings(*login(secured, "alice"))
+    with running_console(secured.bootstrap_servers, "--command-config", str(file)) as console:
+        console.post("/api/schemas/orders-key", {"schema": '"int"'})
+        assert console.get("/api/schemas?search=orders-key")["matched"] == 1
+        assert console.refused("POST", "/api/schemas/payroll-key", 403, {"schema": '"int"'})["code"] == "FORBIDDEN"
+    settings("alice", "not-her-password")
+    with running_console(secured.bootstrap_servers, "--command-config", str(file)) as console:
+        error = console.refused("GET", "/api/schemas", 403)
+        assert (error["code"], "not-her-password" in error["message"]) == ("FORBIDDEN", False)
