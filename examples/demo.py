@@ -1,9 +1,9 @@
 """A live demo: orders stream into a broker, and a pipeline on Spark sums them up exactly once. Run it with `make demo`.
 
-It starts a broker on a free port, produces orders through librdkafka (one of them malformed), runs `examples/revenue.py` on a
-local Spark, kills the broker with SIGKILL half-way and restarts it on the same files. At the end it compares the acknowledged
-orders with the results of the pipeline: none lost, none doubled, the malformed record in the dead-letter topic. It leaves no
-processes or files.
+It starts a broker on a free port, produces orders through librdkafka (one malformed, one of a negative amount), runs
+`examples/revenue.py` on a local Spark, kills the broker with SIGKILL half-way and restarts it on the same files. Then it compares
+the acknowledged orders with the results of the pipeline: none lost, none doubled, the two bad records in the dead-letter topic.
+At the end it edits the pipeline and upgrades it, which shows what the edit changes. It leaves no processes or files.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import random
+import subprocess
 import sys
 import tempfile
 import threading
@@ -35,6 +36,9 @@ CUSTOMERS = ("ada", "bohumil", "clara", "dora", "emil", "franz", "grete", "herma
 ORDERS = 9_000
 SECONDS = 30.0
 MALFORMED = b'{"id": 4711, "customer": "franz", "cents": "a lot"'
+NEGATIVE = b'{"id": 4712, "customer": "franz", "cents": -100, "at": "2026-01-01T00:00:00Z"}'
+EDIT = ('F.sum("cents")', 'F.sum(F.greatest("cents", F.lit(1000)))')
+"""An order counts for at least 10.00."""
 TIMEOUT_S = 240.0
 
 
@@ -61,7 +65,7 @@ def send_orders(bootstrap_servers: str, acknowledged: Tally, half_way: threading
     def delivered(error: KafkaError | None, message: Message) -> None:
         if error is not None:
             raise SystemExit(f"an order was not accepted: {error}")
-        if message.value() != MALFORMED:
+        if message.value() not in (MALFORMED, NEGATIVE):
             order = json.loads(message.value() or b"")
             acknowledged.orders[order["customer"]] += 1
             acknowledged.cents[order["customer"]] += order["cents"]
@@ -74,6 +78,7 @@ def send_orders(bootstrap_servers: str, acknowledged: Tally, half_way: threading
         producer.produce("orders", key=customer, value=json.dumps(order), on_delivery=delivered)
         if number == ORDERS // 3:
             producer.produce("orders", key="franz", value=MALFORMED, on_delivery=delivered)
+            producer.produce("orders", key="franz", value=NEGATIVE, on_delivery=delivered)
         if number == ORDERS // 2:
             half_way.set()
         producer.poll(max(began + number * SECONDS / ORDERS - time.monotonic(), 0))
@@ -103,6 +108,15 @@ def view(seen: Tally, watch: progress.Watch, dead: int, note: str) -> Table:
     table.add_section()
     table.add_row("all", str(len(seen.windows)), f"{seen.orders.total():,}", f"{seen.cents.total() / 100:,.2f}")
     return table
+
+
+def upgrade(bootstrap_servers: str, storage: str) -> bool:
+    """Run `ottla pipeline upgrade` on an edited copy of the pipeline. It prints what the edit changes."""
+    with tempfile.TemporaryDirectory(prefix="ottla-demo-") as folder:
+        edited = Path(folder) / PIPELINE.name
+        edited.write_text(PIPELINE.read_text().replace(*EDIT))
+        words = ("pipeline", "upgrade", str(edited), "-b", bootstrap_servers, "--storage", storage, "--sample", "3", "--yes")
+        return subprocess.run([sys.executable, "-P", "-m", "ottla", *words], check=False).returncode == 0
 
 
 def main() -> int:
@@ -136,7 +150,7 @@ def main() -> int:
                 run.start()
                 sender.start()
                 started, timed_out = time.monotonic(), False
-                while sender.is_alive() or seen.orders.total() < acknowledged.orders.total() or not letters:
+                while sender.is_alive() or seen.orders.total() < acknowledged.orders.total() or len(letters) < 2:
                     if time.monotonic() - started > TIMEOUT_S:
                         timed_out = True
                         break
@@ -168,16 +182,18 @@ def main() -> int:
             console.print(f"demo: not done after {TIMEOUT_S:.0f} s; the counts below are incomplete")
         doubled = [window for window, count in seen.windows.items() if count > 1]
         same = acknowledged.orders == seen.orders and acknowledged.cents == seen.cents
-        reasons = [dict(letter.headers() or [])["ottla.reason"].decode() for letter in letters]
+        reasons = sorted(dict(letter.headers() or [])["ottla.reason"].decode() for letter in letters)
         sent, written = acknowledged.orders.total(), seen.orders.total()
         console.print(
             f"\ndemo: {sent:,} orders acknowledged, {written:,} in {len(seen.windows)} windows; {sent - written:,} lost, "
             f"{len(doubled)} windows doubled, sums {'equal' if same else 'DIFFERENT'}"
         )
-        console.print(f"demo: {len(letters)} record in the dead-letter topic: {'; '.join(reasons) or 'none'}")
+        console.print(f"demo: {len(letters)} records in the dead-letter topic: {'; '.join(reasons) or 'none'}")
         console.print(f"demo: group {group.group_id}: lag {group.lag}; {run.sinks['revenue'].totals.batches} transactions")
+        console.print(f"\ndemo: edited {EDIT[0]} to {EDIT[1]}; upgrading")
+        upgraded = upgrade(servers, storage)
     console.print(f"demo: done after {time.monotonic() - began:.0f} s; all processes stopped, all files removed")
-    return 0 if same and not doubled and len(letters) == 1 and group.lag == 0 else 1
+    return 0 if same and not doubled and len(letters) == 2 and group.lag == 0 and upgraded else 1
 
 
 if __name__ == "__main__":
