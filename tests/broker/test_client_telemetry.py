@@ -80,6 +80,7 @@ def test_librdkafka_pushes_and_its_values_appear(play: Play) -> None:
 
 
 @pytest.mark.java
+@pytest.mark.slow
 def test_apache_kafkas_producer_pushes_and_its_tools_manage_subscriptions(play: Play) -> None:
     async def case(stage: Stage) -> None:
         await stage.topic("t")
