@@ -90,6 +90,8 @@ class Mirror:
         """Partitions of each topic that matches the patterns, as of the last discovery."""
         self._names: dict[str, str] = {}
         """The topics that are mirrored, and their names in the target."""
+        self._left_out: set[str] = set()
+        """Topics that came from the target, which was told."""
         self._progress: dict[TopicIndex, Progress] = {}
         self._runs: dict[TopicIndex, list[_OpenRun]] = {}
         self._report = Report()
@@ -136,29 +138,28 @@ class Mirror:
         commit, and looks for the other's claims once more after it.
         """
         naming = self._wishes.naming
-        refused = {topic for topic, clusters in origins(self._source, self._found).items() if self._target_cluster in clusters}
         self._found = self._matching()
-        came_through = self._without_loops(self._found, refused)
+        came_through = self._without_loops(self._found)
         self._names = {topic: naming.target(topic) for topic in came_through}
         self._report.done.extend(self._keep_layouts())
         unclaimed = self._load(came_through)
         if unclaimed:
             self._transfer.commit({self._in_target(key): self._progress[key].committed() for key in unclaimed})
-            came_through = self._without_loops(self._names, refused)
+            came_through = self._without_loops(self._names)
             self._names = {topic: naming.target(topic) for topic in came_through}
             self._progress = {key: progress for key, progress in self._progress.items() if key[0] in self._names}
         if self._wishes.acls:
             copied = copy_acls(self._source, self._target, self._names, naming.prefix)
             self._report.done.extend(f"ACL created: {each}" for each in copied)
 
-    def _without_loops(self, topics: Iterable[str], told: set[str]) -> dict[str, tuple[str, ...]]:
+    def _without_loops(self, topics: Iterable[str]) -> dict[str, tuple[str, ...]]:
         """The topics that did not come from the target, and through which clusters their records go."""
         found = {}
         for topic, clusters in origins(self._source, topics).items():
             if self._target_cluster not in clusters:
                 found[topic] = tuple(sorted({self._source_cluster, *clusters}))
-            elif topic not in told:
-                told.add(topic)
+            elif topic not in self._left_out:
+                self._left_out.add(topic)
                 self._report.done.append(f"topic {topic} is left out: its records came from the target cluster")
         return found
 
