@@ -77,36 +77,39 @@ def _brokers(connection: Connection) -> Brokers:
 def _serve(brokers: Brokers, service: Exporter, listen: str) -> None:
     import logging
 
-    from ottla.exporter.http import MetricsServer
     from ottla.runtime.loop import run
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s")
-    host, port = _listen_address(listen)
-    try:
-        server = MetricsServer(host, port, service.text)
-    except OSError as error:
-        raise Failure(f"cannot listen on {listen}: {error.strerror or error}", "choose another address with --listen") from None
-    server.start()
-    address = listen.rpartition(":")[0] or "127.0.0.1"
-    logging.getLogger("ottla.exporter").info("Metrics of %s at http://%s:%d/metrics", brokers, address, server.port)
-    try:
-        run(_until_told(brokers, service))
-    finally:
-        server.close()
+    run(_until_told(brokers, service, listen))
 
 
-async def _until_told(brokers: Brokers, service: Exporter) -> None:
-    """Run rounds until SIGTERM or SIGINT."""
+async def _until_told(brokers: Brokers, service: Exporter, listen: str) -> None:
+    """Run rounds and serve their text until SIGTERM or SIGINT."""
     import asyncio
     import contextlib
+    import logging
     import signal
 
+    from ottla.exporter.endpoint import Endpoint
+    from ottla.metrics import Counters
+    from ottla.runtime.http_server import HttpServer
+    from ottla.runtime.network import RealNetwork
+
+    server = HttpServer(RealNetwork(Counters()), Endpoint(service.text).answer)
+    host, port = _listen_address(listen)
+    try:
+        port = await server.listen(host, port)
+    except OSError as error:
+        raise Failure(f"cannot listen on {listen}: {error.strerror or error}", "choose another address with --listen") from None
+    address = listen.rpartition(":")[0] or "127.0.0.1"
+    logging.getLogger("ottla.exporter").info("Metrics of %s at http://%s:%d/metrics", brokers, address, port)
     loop = asyncio.get_running_loop()
     rounds = loop.create_task(service.run())
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, rounds.cancel)
     with contextlib.suppress(asyncio.CancelledError):
         await rounds
+    server.close()
     brokers.close()
 
 

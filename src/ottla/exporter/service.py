@@ -95,7 +95,7 @@ class Exporter:
             self._end(PARTIAL if reading.problems else OK, [*reading.problems, *reading.notes])
 
     def text(self) -> bytes:
-        """The page as of now. Called in any thread."""
+        """The page as of now."""
         body, age_s = self._body, self._clock() - self._read_at
         stale = body is None or age_s > max(STALE_S, STALE_ROUNDS * self._interval_s)
         page = Page()

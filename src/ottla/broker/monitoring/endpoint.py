@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from typing import Any, Final
 
-from ottla.broker.monitoring.http import Page, text_page
 from ottla.metrics.exposition import OPENMETRICS, PROMETHEUS, exposition, wants_openmetrics
 from ottla.metrics.family import Collector, Family
+from ottla.runtime.http_server import Page, Request, text_page
 
 SLICE_S: Final = 0.001
 _PATHS: Final = ("/metrics", "/healthz", "/readyz", "/connections")
@@ -35,10 +35,10 @@ class Endpoint:
         self.last_scrape_s = 0.0
         self._one = asyncio.Lock()
 
-    async def answer(self, path: str, accept: str) -> Page:
-        match path:
+    async def answer(self, request: Request) -> Page:
+        match request.path:
             case "/metrics":
-                return await self._metrics(openmetrics=wants_openmetrics(accept))
+                return await self._metrics(openmetrics=wants_openmetrics(request.accept))
             case "/healthz":
                 return text_page("ok")
             case "/readyz":

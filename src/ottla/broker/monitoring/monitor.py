@@ -21,7 +21,6 @@ from ottla.broker.monitoring.connections import SAMPLE_S, ConnectionRates, conne
 from ottla.broker.monitoring.controller import ControllerCollector
 from ottla.broker.monitoring.coordinators import group_families, transaction_families
 from ottla.broker.monitoring.endpoint import Endpoint
-from ottla.broker.monitoring.http import HttpServer
 from ottla.broker.monitoring.loop_watch import LoopWatch
 from ottla.broker.monitoring.process import process_families
 from ottla.broker.monitoring.replicas import ReplicaCollector
@@ -47,6 +46,7 @@ from ottla.metrics.table import EVENTS, METRICS
 from ottla.ports import MetadataStore, World
 from ottla.records import compiled
 from ottla.replication.fetch_session import FetchSessionCache
+from ottla.runtime.http_server import HttpServer
 from ottla.security.quotas import Quotas
 
 

@@ -1,4 +1,4 @@
-"""The metrics listener's HTTP: what is no request ends its own connection and nothing else."""
+"""The HTTP server of metrics: what is no request ends its own connection and nothing else."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from ottla.broker.monitoring import http
-from ottla.broker.monitoring.http import CONNECTIONS_MAX, HEAD_BYTES_MAX, HttpServer, Page, text_page
 from ottla.metrics import Counters
+from ottla.runtime import http_server
+from ottla.runtime.http_server import CONNECTIONS_MAX, HEAD_BYTES_MAX, HttpServer, Page, Request, text_page
 from ottla.runtime.loop import run
 from ottla.runtime.network import RealNetwork
 from tests.kit.wait import until_async
@@ -17,14 +17,15 @@ from tests.kit.wait import until_async
 Case = Callable[[HttpServer, int], Awaitable[None]]
 
 
-async def answer(path: str, accept: str) -> Page:
+async def answer(request: Request) -> Page:
+    path = request.path
     if path == "/fails":
         raise RuntimeError("a bug")
     if path == "/waits":
         await asyncio.sleep(3600)
     if path == "/large":
         return Page([b"x" * 100_000] * 50)
-    return text_page(f"{path} {accept}")
+    return text_page(f"{path} {request.accept}")
 
 
 def play(case: Case) -> None:
@@ -77,7 +78,7 @@ def test_other_methods_and_failures_are_answered(caplog: pytest.LogCaptureFixtur
         assert (await ask(port, b"GET /fails HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 500 ")
 
     play(case)
-    assert "The page /fails of the metrics listener failed" in caplog.text
+    assert "The page /fails failed" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -123,7 +124,7 @@ def test_connections_beyond_the_limit_are_closed() -> None:
 
 
 def test_a_connection_that_takes_too_long_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "TIMEOUT_S", 0.05)
+    monkeypatch.setattr(http_server, "TIMEOUT_S", 0.05)
 
     async def case(server: HttpServer, port: int) -> None:
         assert await ask(port, b"GET / HTTP/1.1\r\n") == b""

@@ -33,21 +33,23 @@ class Page:
     body: Sequence[bytes]
     content_type: str = TEXT
     status: HTTPStatus = HTTPStatus.OK
+    encoding: str | None = None
+    """The Content-Encoding of `body`."""
 
 
 def text_page(text: str, status: HTTPStatus = HTTPStatus.OK) -> Page:
     return Page([f"{text}\n".encode()], status=status)
 
 
-Answer = Callable[[str, str], Awaitable[Page]]
-"""(path, Accept header) -> page."""
-
-
 @dataclass(frozen=True, slots=True)
-class _Request:
+class Request:
     method: str
     path: str
     accept: str
+    accepts_gzip: bool
+
+
+Answer = Callable[[Request], Awaitable[Page]]
 
 
 class HttpServer:
@@ -112,15 +114,15 @@ class HttpConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    async def _answer(self, request: _Request) -> None:
+    async def _answer(self, request: Request) -> None:
         try:
             if request.method not in _METHODS:
                 page = text_page("only GET and HEAD", HTTPStatus.METHOD_NOT_ALLOWED)
             else:
-                page = await self._server.answer(request.path, request.accept)
+                page = await self._server.answer(request)
         except Exception:
-            logger.exception("The page %s of the metrics listener failed", request.path)
-            page = text_page("failed, see the log of the broker", HTTPStatus.INTERNAL_SERVER_ERROR)
+            logger.exception("The page %s failed", request.path)
+            page = text_page("failed, see the log", HTTPStatus.INTERNAL_SERVER_ERROR)
         transport = self._transport
         if transport is not None:
             body = page.body if request.method != "HEAD" else ()
@@ -128,20 +130,22 @@ class HttpConnection(asyncio.Protocol):
             transport.close()  # once everything is written
 
 
-def _parse(head: bytes) -> _Request | None:
+def _parse(head: bytes) -> Request | None:
     """None: it is no HTTP request."""
     lines = head.decode("latin-1").split("\r\n")
     words = lines[0].split(" ")
     if len(words) != 3 or not words[0].isalpha() or not words[1].startswith("/") or not words[2].startswith("HTTP/1."):
         return None
-    accept = ""
+    accept = encodings = ""
     for line in lines[1:]:
         name, colon, value = line.partition(":")
         if not colon or not name or name != name.strip():
             return None
         if name.lower() == "accept":
             accept = f"{accept},{value}" if accept else value
-    return _Request(words[0], words[1].partition("?")[0], accept)
+        elif name.lower() == "accept-encoding":
+            encodings += f",{value}"
+    return Request(words[0], words[1].partition("?")[0], accept, "gzip" in encodings)
 
 
 def _response_head(page: Page) -> bytes:
@@ -153,6 +157,8 @@ def _response_head(page: Page) -> bytes:
         "X-Content-Type-Options: nosniff",
         "Connection: close",
     ]
+    if page.encoding is not None:
+        lines.append(f"Content-Encoding: {page.encoding}")
     if page.status is HTTPStatus.METHOD_NOT_ALLOWED:
         lines.append(f"Allow: {', '.join(_METHODS)}")
     return ("\r\n".join(lines) + "\r\n\r\n").encode()
