@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from ottla.coordinator.group.group import Group, Topics
 
 _SERVER_RETENTION: Final = -1
+_TIMESTAMP_MAX: Final = 2**63 - 1
 _SHARED_RESULTS_MAX: Final = 1024
 _SHARED_RESULTS: Final = [OffsetCommitResponsePartition(partition_index=number) for number in range(_SHARED_RESULTS_MAX)]
 """Results of partitions without an error, shared by all commits. Nothing changes them."""
@@ -211,7 +212,7 @@ class OffsetStore:
         written = _Commit(request.group_id, metadata_bytes_max)
         results: list[OffsetCommitResponseTopic] = []
         retention_ms = request.retention_time_ms
-        expire_ms = NO_TIMESTAMP if retention_ms == _SERVER_RETENTION else wall_ms + retention_ms
+        expire_ms = NO_TIMESTAMP if retention_ms == _SERVER_RETENTION else min(wall_ms + retention_ms, _TIMESTAMP_MAX)
         for topic in request.topics:
             name: str = topic.name
             written.begin(name, topics)

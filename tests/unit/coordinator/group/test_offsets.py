@@ -237,6 +237,14 @@ def test_a_commit_may_bring_its_own_retention(new_host: Callable[..., Any]) -> N
     assert host.committed(partition=1).committed_offset == 6
 
 
+def test_a_retention_beyond_the_end_of_time_keeps_the_offset(new_host: Callable[..., Any]) -> None:  # G09
+    host = new_host(offsets_retention_ms=DAY_MS)
+    host.commit(5, retention_ms=2**63 - 1, version=4)
+    host.advance(9 * DAY_MS)
+    _expire(host)
+    assert host.committed().committed_offset == 5
+
+
 def test_a_group_whose_id_was_only_given_out_is_not_kept_for_ever(host: Any) -> None:
     host.join()
     assert "g" in host.shard.groups.by_id
