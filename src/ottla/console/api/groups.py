@@ -12,7 +12,7 @@ from ottla.cli.group.plan import parse_duration_ms
 from ottla.cli.group.reset import Target, reset_steps
 from ottla.cli.positions import parse_time_ms
 from ottla.cli.scope import parse_scope, scoped_partitions
-from ottla.console.api.topics import MEMBERSHIP, progress_document
+from ottla.console.api.progress import MEMBERSHIP, READER_FIELDS, progress_document, reader_document
 from ottla.console.console import Console
 from ottla.console.endpoint import Answer, Call, Endpoint, Param, bad, executes
 from ottla.console.lists import PARAMS, Page, Window, list_schema, page
@@ -26,16 +26,11 @@ _STUCK_S = 120.0
 _STREAM = "text/event-stream"
 
 ROW = document(
-    group=STRING,
+    **READER_FIELDS,
     type=STRING,
-    state=STRING,
     protocol=STRING,
     coordinator=INTEGER,
-    members=maybe(INTEGER),
     topics=listed(STRING),
-    lag=maybe(INTEGER),
-    lag_s=maybe(NUMBER),
-    lead=maybe(INTEGER),
     lead_s=maybe(NUMBER),
     stuck=BOOLEAN,
 )
@@ -45,16 +40,11 @@ _COLUMNS = ("name", "state", "members", "topics", "lag", "lag_s", "lead")
 def group_row(console: Console, progress: GroupProgress) -> dict[str, Any]:
     group = progress.group
     return {
-        "group": group.name,
+        **reader_document(progress),
         "type": group.kind or "classic",
-        "state": group.state or "Unknown",
         "protocol": group.assignor,
         "coordinator": group.coordinator_id,
-        "members": None if group.members is None else len(group.members),
         "topics": sorted(progress.topics),
-        "lag": lag_of(progress),
-        "lag_s": lag_s_of(progress),
-        "lead": lead_of(progress),
         "lead_s": lead_s_of(progress),
         "stuck": is_stuck(console, progress),
     }

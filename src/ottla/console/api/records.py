@@ -15,7 +15,7 @@ from ottla.cli.find.batches import BatchSource
 from ottla.cli.find.scan import Scan
 from ottla.cli.formats import Format, Incoming, Outgoing, Reading
 from ottla.cli.positions import parse_position
-from ottla.console.api.topics import read_topic
+from ottla.console.api.topic import read_topic
 from ottla.console.console import Console
 from ottla.console.endpoint import Answer, Call, Endpoint, Param, bad
 from ottla.console.failures import as_failure, error_document
