@@ -9,14 +9,13 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
 from typing import Any, Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from ottla.cli.console.settings import ConsoleSettings, Role
@@ -26,12 +25,12 @@ from ottla.console.api import ENDPOINTS
 from ottla.console.console import Console
 from ottla.console.endpoint import Call, Endpoint, read_body
 from ottla.console.failures import as_failure, error_document, status_of
+from ottla.console.files import Files
 from ottla.console.guard import Guard, name_of
 from ottla.console.openapi import description
 
 logger = logging.getLogger("ottla.console")
 
-STATIC: Final = Path(__file__).parent / "static"
 PAGES: Final = frozenset(
     (
         "",
@@ -53,7 +52,6 @@ PAGES: Final = frozenset(
     )
 )
 """The first words of the paths of pages."""
-_TYPES: Final = {".js": "text/javascript", ".mjs": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 
 
 def application(console: Console) -> Starlette:
@@ -63,9 +61,17 @@ def application(console: Console) -> Starlette:
             yield
 
     document = description(ENDPOINTS)
+    files = Files()
 
     async def openapi(_: Request) -> Response:
         return JSONResponse(document)
+
+    async def static(request: Request) -> Response:
+        return await files.answer(request, str(request.path_params["path"]))
+
+    async def page(request: Request) -> Response:
+        first = str(request.path_params["path"]).partition("/")[0]
+        return await files.answer(request, "index.html", 200 if first in PAGES else 404)
 
     routes = [Route(each.path, _answering(console, each), methods=[each.method]) for each in ENDPOINTS]
     return Starlette(
@@ -74,9 +80,8 @@ def application(console: Console) -> Starlette:
             *routes,
             Route("/api/{rest:path}", _no_such_call, methods=["GET", "POST", "PUT", "PATCH", "DELETE"]),
             Route("/healthz", _healthy),
-            Route("/static/{path:path}", _static),
-            Route("/favicon.ico", _favicon),
-            Route("/{path:path}", _page),
+            Route("/static/{path:path}", static),
+            Route("/{path:path}", page),
         ],
         middleware=[Middleware(Guard, settings=console.settings)],
         exception_handlers={HTTPException: _refused},
@@ -97,30 +102,6 @@ async def _no_such_call(request: Request) -> Response:
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return JSONResponse(error_document(Failure(f"{request.method} {request.url.path}: {error.detail}")), error.status_code)
-
-
-# Files
-
-
-async def _static(request: Request) -> Response:
-    return _file(str(request.path_params["path"]), 200)
-
-
-async def _favicon(_: Request) -> Response:
-    return _file("favicon.ico", 200)
-
-
-async def _page(request: Request) -> Response:
-    first = str(request.path_params["path"]).partition("/")[0]
-    return _file("index.html", 200 if first in PAGES else 404)
-
-
-def _file(name: str, status: int) -> Response:
-    path = (STATIC / name).resolve()
-    if not path.is_relative_to(STATIC.resolve()) or not path.is_file():
-        return PlainTextResponse(f"there is no {name}\n", 404)
-    # no-cache: a browser asks whether the file is still the same, by its ETag.
-    return FileResponse(path, status, {"Cache-Control": "no-cache"}, media_type=_TYPES.get(path.suffix))
 
 
 # Endpoints

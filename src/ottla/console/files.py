@@ -1,0 +1,67 @@
+"""The files of the frontend, as browsers get them: compressed once, at their first request, and kept.
+
+Brotli where the browser takes it, which browsers do over TLS and from this machine; else gzip. An ETag is of the content: a browser
+that has the file is told so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import cramjam
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
+STATIC: Final = Path(__file__).parent / "static"
+_TYPES: Final = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".html": "text/html"}
+_BROTLI_LEVEL: Final = 10
+"""Level 11 takes twice the time for 2 % less."""
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    body: bytes
+    etag: str
+    media_type: str
+
+
+class Files:
+    def __init__(self, folder: Path = STATIC) -> None:
+        self._folder = folder.resolve()
+        self._kept: dict[tuple[str, str], _File] = {}
+
+    async def answer(self, request: Request, name: str, status: int = 200) -> Response:
+        path = (self._folder / name).resolve()
+        if not path.is_relative_to(self._folder) or not path.is_file():
+            return PlainTextResponse(f"there is no {name}\n", 404)
+        encoding = _encoding_of(request.headers.get("accept-encoding", ""))
+        file = self._kept.get((name, encoding))
+        if file is None:
+            file = self._kept[name, encoding] = await asyncio.to_thread(_read, path, encoding)
+        # no-cache: a browser asks each time whether the file is still the same.
+        headers = {"Cache-Control": "no-cache", "ETag": file.etag, "Vary": "Accept-Encoding"}
+        if file.etag in (each.strip() for each in request.headers.get("if-none-match", "").split(",")):
+            return Response(None, 304, headers)
+        if encoding:
+            headers["Content-Encoding"] = encoding
+        return Response(file.body, status, headers, media_type=file.media_type)
+
+
+def _encoding_of(accepted: str) -> str:
+    words = {each.strip() for each in accepted.lower().split(",")}
+    return next((each for each in ("br", "gzip") if each in words), "")
+
+
+def _read(path: Path, encoding: str) -> _File:
+    body = path.read_bytes()
+    digest = hashlib.sha256(body).hexdigest()[:20]
+    if encoding == "br":
+        body = bytes(cramjam.brotli.compress(body, level=_BROTLI_LEVEL))
+    elif encoding == "gzip":
+        body = gzip.compress(body, mtime=0)
+    return _File(body, f'"{digest}{encoding and "-" + encoding}"', _TYPES.get(path.suffix, "text/plain"))
