@@ -248,3 +248,62 @@ def test_users_of_the_cluster_log_in(tmp_path: Path) -> None:
                 acl = {"principal": "alice", "type": "topic", "name": "secret", "operation": "read"}
                 assert boss.post("/api/acls", json={"acls": [acl]}, headers=token).status_code == 200
                 until(lambda: alice.get("/api/topics/secret/records/0/0").status_code == 200, "alice may read")
+
+
+def test_a_user_sees_what_the_acls_allow(tmp_path: Path) -> None:
+    """Lists, live pages, groups, the overview and names in errors: all of it is read as the user who is logged in."""
+    with Broker(security="SASL_PLAINTEXT") as broker:
+        admin = tmp_path / "admin.properties"
+        login = {"sasl.mechanism": "SCRAM-SHA-256", "sasl.username": "admin", "sasl.password": "admin-secret"}
+        properties = {"security.protocol": "SASL_PLAINTEXT", **login}
+        admin.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+        words = ("--command-config", str(admin), "--login", "--role", "admin=admin", "--audit-topic", "")
+        with (
+            running_console(broker.bootstrap_servers, *words) as console,
+            httpx.Client(base_url=console.url, timeout=60) as alice,
+            httpx.Client(base_url=console.url, timeout=60) as boss,
+        ):
+            session = boss.post("/api/login", json={"user": "admin", "password": "admin-secret"}).json()
+            boss.headers["X-CSRF-Token"] = session["csrf"]
+            for name in ("shown", "hidden", "shown.dlq", "hidden.dlq"):
+                assert boss.post("/api/topics", json={"topic": name}).status_code == 201
+            for name in ("shown", "hidden"):
+                start = {"topics": [name], "to": "earliest", "execute": True}
+                assert boss.post(f"/api/groups/g-{name}/offsets", json=start).status_code == 200
+            may = [
+                {"principal": "alice", "type": kind, "name": name, "operation": "read"}
+                for kind, name in (("topic", "shown"), ("group", "g-shown"))
+            ]
+            assert boss.post("/api/acls", json={"acls": may}).status_code == 200
+            alice.post("/api/login", json={"user": "alice", "password": "alice-secret"})
+            until(lambda: boss.get("/api/groups").json()["matched"] == 2, "the admin sees both groups")
+            assert boss.get("/api/topics?search=h").json()["matched"] >= 4
+            until(lambda: alice.get("/api/groups").json()["complete"], "alice's round is over")
+            assert [row["topic"] for row in alice.get("/api/topics?internal=1").json()["rows"]] == ["shown"]
+            assert [row["group"] for row in alice.get("/api/groups").json()["rows"]] == ["g-shown"]
+            assert [row["lag"] for row in alice.get("/api/groups").json()["rows"]] == [0]
+            overview = alice.get("/api/overview").json()
+            assert (overview["topics"], overview["groups"]) == (1, 1)
+            for path in (
+                "/api/topics/hidden", "/api/live/topics/hidden", "/api/topics/hidden/consumers", "/api/topics/hidden/configs",
+                "/api/topics/hidden/producers", "/api/topics/hidden/histogram", "/api/groups/g-hidden",
+                "/api/groups/g-hidden/history", "/api/dead-letters/hidden.dlq",
+            ):  # fmt: skip
+                answer = alice.get(path)
+                assert answer.status_code in (403, 404), f"{path}: {answer.text}"
+            assert alice.get("/api/topics/shown").json()["partitions"][0]["high_watermark"] == 0
+            for path in ("/api/topics", "/api/groups", "/api/overview", "/api/transactions", "/api/dead-letters", "/api/session"):
+                answer = alice.get(path)
+                assert answer.status_code == 200, f"{path}: {answer.text}"
+                assert "hidden" not in answer.text, path
+            for path in ("/api/live/topics", "/api/live/groups", "/api/live/overview"):
+                with alice.stream("GET", path) as stream:
+                    first = next(line for line in stream.iter_lines() if line.startswith("data:"))
+                    assert "hidden" not in first
+                    assert path == "/api/live/overview" or "shown" in first
+            with alice.stream("GET", "/api/live/topics") as stream:
+                lines = stream.iter_lines()
+                next(lines)
+                token = alice.get("/api/session").json()["csrf"]
+                alice.post("/api/logout", json={}, headers={"X-CSRF-Token": token})
+                assert any("LOGIN_REQUIRED" in line for line in lines), "what was open ends with the session"

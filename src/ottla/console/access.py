@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import secrets
 import time
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.cli.connection import Connection, split_servers
 from ottla.cli.console.settings import ConsoleSettings, Role
 from ottla.cli.failure import Failure
+from ottla.console.cluster import Cluster
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -36,20 +38,20 @@ _MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256")
 class Session:
     user: str | None
     role: Role
-    connection: Connection
-    """To the cluster: that of the console, or the user's own."""
+    cluster: Cluster
+    """As the console's own user reaches it, or this user of the cluster."""
     csrf: str = ""
     seen_s: float = 0.0
 
 
 class Access:
-    def __init__(self, settings: ConsoleSettings, connection: Connection, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, settings: ConsoleSettings, cluster: Cluster, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings = settings
-        self._connection = connection
+        self._cluster = cluster
         self._clock = clock
         self._sessions: dict[str, Session] = {}
         self._failures: dict[str, deque[float]] = {}
-        self._nobody = Session(None, Role.ADMIN, connection)
+        self._nobody = Session(None, Role.ADMIN, cluster)
 
     @property
     def logins(self) -> list[str]:
@@ -63,7 +65,7 @@ class Access:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
             role = self._role_of(token.strip())
-            return None if role is None else Session(f"token:{role.word}", role, self._connection)
+            return None if role is None else Session(f"token:{role.word}", role, self._cluster)
         return self._known(request.cookies.get(COOKIE, ""))
 
     def _known(self, cookie: str) -> Session | None:
@@ -71,7 +73,7 @@ class Access:
         if found is None:
             return None
         if self._clock() - found.seen_s > SESSION_S:
-            del self._sessions[cookie]
+            self._end(cookie)
             return None
         found.seen_s = self._clock()
         return found
@@ -80,17 +82,15 @@ class Access:
         if session.csrf and not hmac.compare_digest(request.headers.get(CSRF_HEADER, ""), session.csrf):
             raise Failure("the X-CSRF-Token of the session is missing or wrong", "load the page again", code="CROSS_SITE")
 
-    # Logging in. Blocking: the cluster is asked.
-
-    def log_in(self, address: str, fields: Mapping[str, object]) -> tuple[str, Session]:
+    async def log_in(self, address: str, fields: Mapping[str, object]) -> tuple[str, Session]:
         """The cookie and the session. A Failure if the login is refused."""
         self._check_rate(address)
         token, user, password = (str(fields.get(name) or "") for name in ("token", "user", "password"))
         if token and self._settings.tokens:
             role = self._role_of(token)
-            session = None if role is None else Session(f"token:{role.word}", role, self._connection)
+            session = None if role is None else Session(f"token:{role.word}", role, self._cluster)
         elif user and password and self._settings.scram_login:
-            session = self._as_user(user, password)
+            session = await asyncio.to_thread(self._as_user, user, password)
         else:
             session = None
         if session is None:
@@ -99,13 +99,26 @@ class Access:
         self._failures.pop(address, None)
         cookie = secrets.token_urlsafe(32)
         session.csrf, session.seen_s = secrets.token_urlsafe(32), self._clock()
+        for old in [each for each, known in self._sessions.items() if session.seen_s - known.seen_s > SESSION_S]:
+            self._end(old)
         if len(self._sessions) >= SESSIONS_MAX:
-            del self._sessions[min(self._sessions, key=lambda each: self._sessions[each].seen_s)]
+            self._end(min(self._sessions, key=lambda each: self._sessions[each].seen_s))
         self._sessions[cookie] = session
+        session.cluster.start()
         return cookie, session
 
     def log_out(self, request: Request) -> None:
-        self._sessions.pop(request.cookies.get(COOKIE, ""), None)
+        self._end(request.cookies.get(COOKIE, ""))
+
+    def close(self) -> None:
+        """End all sessions."""
+        for cookie in list(self._sessions):
+            self._end(cookie)
+
+    def _end(self, cookie: str) -> None:
+        session = self._sessions.pop(cookie, None)
+        if session is not None and session.cluster is not self._cluster:
+            session.cluster.close()
 
     def _check_rate(self, address: str) -> None:
         now_s = self._clock()
@@ -124,7 +137,7 @@ class Access:
         return found
 
     def _as_user(self, user: str, password: str) -> Session | None:
-        """A session that reaches the cluster as this user. None if the cluster refuses the login with each mechanism."""
+        """A session that reaches the cluster as this user. None if each mechanism is refused. Blocking."""
         for mechanism in _MECHANISMS:
             connection = Connection(self._settings.bootstrap_servers, None, self._properties_of(user, password, mechanism))
             for host, port in split_servers(connection.bootstrap_servers):
@@ -137,7 +150,7 @@ class Access:
                 except OSError:
                     continue
                 role = self._settings.user_roles.get(user, self._settings.default_role)
-                return Session(user, Role.of(role), connection)
+                return Session(user, Role.of(role), Cluster(connection, always=False))
         return None
 
     def _properties_of(self, user: str, password: str, mechanism: str) -> dict[str, str]:

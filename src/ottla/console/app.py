@@ -131,7 +131,7 @@ async def _answer(console: Console, endpoint: Endpoint, request: Request) -> Res
         if request.method not in ("GET", "HEAD") and not endpoint.public:
             console.access.check_csrf(request, session)
     body = {} if request.method in ("GET", "HEAD") else await read_body(request)
-    call = Call(request, session or Session(None, Role.VIEWER, console.connection), body)
+    call = Call(request, session or Session(None, Role.VIEWER, console.cluster), body)
     if not endpoint.changes or not endpoint.audit(call):
         return _response(endpoint, await endpoint.handler(console, call))
     error: str | None = None

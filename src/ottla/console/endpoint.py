@@ -23,8 +23,11 @@ from ottla.console.schema import Schema
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+    from ottla.client.brokers import Brokers
     from ottla.console.access import Session
     from ottla.console.console import Console
+    from ottla.console.published import Published
+    from ottla.console.watch import Watch
 
 T = TypeVar("T")
 BODY_BYTES_MAX = 8 << 20
@@ -39,9 +42,25 @@ class Call:
         self.session = session
         self.body = body
 
+    # The cluster, as the caller reaches it
+
     @property
     def connection(self) -> Connection:
-        return self.session.connection
+        return self.session.cluster.connection
+
+    @property
+    def brokers(self) -> Brokers:
+        return self.session.cluster.brokers
+
+    @property
+    def watch(self) -> Watch:
+        return self.session.cluster.watch
+
+    @property
+    def published(self) -> Published:
+        return self.session.cluster.published
+
+    # Path
 
     def path(self, name: str) -> str:
         return name_of(str(self.request.path_params[name]))

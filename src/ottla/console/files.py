@@ -1,7 +1,7 @@
 """The files of the frontend, as browsers get them: compressed once, at their first request, and kept.
 
-Brotli where the browser takes it, which browsers do over TLS and from this machine; else gzip. An ETag is of the content: a browser
-that has the file is told so.
+Brotli where the browser takes it, which browsers do over TLS and from this machine; else gzip. A browser that has a file asks by
+its ETag whether it is still the same.
 """
 
 from __future__ import annotations

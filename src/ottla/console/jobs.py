@@ -30,6 +30,8 @@ JOB = document(
 @dataclass(slots=True)
 class Job:
     what: str
+    user: str | None = None
+    """Who started it. None: nobody has a name here."""
     all: int | None = None
     done: Callable[[], int] = lambda: 0
     detail: Callable[[], dict[str, Any]] = dict
@@ -76,12 +78,13 @@ class Jobs:
         threading.Thread(target=body, name=f"ottla-console-{job.what}", daemon=True).start()
         return job
 
-    def find(self, name: str) -> Job:
-        try:
-            return self._jobs[name]
-        except KeyError:
-            raise Failure(f"there is no job {name}", "jobs are forgotten when the console ends", code="NOT_FOUND") from None
+    def find(self, name: str, user: str | None = None) -> Job:
+        """A job of this user; None: of anybody."""
+        found = self._jobs.get(name)
+        if found is None or user not in (None, found.user):
+            raise Failure(f"there is no job {name}", "jobs are forgotten when the console ends", code="NOT_FOUND")
+        return found
 
-    def all(self) -> list[Job]:
-        """Newest first."""
-        return list(self._jobs.values())[::-1]
+    def all(self, user: str | None = None) -> list[Job]:
+        """Those of this user, or of everybody. Newest first."""
+        return [job for job in self._jobs.values() if user in (None, job.user)][::-1]

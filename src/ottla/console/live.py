@@ -10,6 +10,7 @@ from typing import Any
 
 from ottla.cli.failure import Failure
 from ottla.client.brokers import BrokerFailed
+from ottla.console.failures import error_document
 from ottla.console.sse import EVENT_S, Event
 from ottla.console.watch import Watch
 
@@ -50,10 +51,10 @@ def changed_fields(before: Row, after: Row) -> dict[str, Any]:
 
 
 async def follow(watch: Watch, view: Callable[[], Awaitable[View]], every_s: float | None = None) -> AsyncIterator[Event]:
-    """The events of a view, for ever: with each round of the watch, or every so many seconds."""
+    """The events of a view: with each round of the watch, or every so many seconds. They end when its user logs out."""
     before: View | None = None
     told: str | None = None
-    while True:
+    while not watch.ended:
         watch.look()
         trouble = watch.trouble
         try:
@@ -75,3 +76,4 @@ async def follow(watch: Watch, view: Callable[[], Awaitable[View]], every_s: flo
             await asyncio.sleep(EVENT_S)
         else:
             await asyncio.sleep(max(every_s, EVENT_S))
+    yield "failed", error_document(Failure("log in first", code="LOGIN_REQUIRED"))

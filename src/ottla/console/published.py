@@ -56,6 +56,10 @@ class Published:
         now = now_ms()
         return [pipeline_document(each, now) for each in pipelines(latest)]
 
+    def close(self) -> None:
+        with self._lock:
+            self._drop()
+
     def _drop(self) -> None:
         if self._client is not None:
             self._client.close()

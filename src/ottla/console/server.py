@@ -56,7 +56,7 @@ def serve(settings: ConsoleSettings, owner: int | None = None) -> None:
             raise Failure(f"the TLS certificate or key cannot be used: {error}", "see --tls-cert and --tls-key") from None
     host, port = listening.getsockname()[:2]
     url = ConsoleSettings(settings.bootstrap_servers, host=host, port=port, tls_certificate=settings.tls_certificate).url
-    logger.info("Console of %s at %s", console.brokers, url)
+    logger.info("Console of %s at %s", console.cluster.brokers, url)
     run(_until_told(_Server(config), listening, owner))
 
 

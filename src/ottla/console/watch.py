@@ -30,6 +30,7 @@ _IDLE_S: Final = 15.0
 _WATCHED_S: Final = 1.0
 _INTEREST_S: Final = 30.0
 """For how long a request counts as somebody who looks."""
+_FORGOTTEN_S: Final = 600.0
 _SHARE: Final = 4
 """A round waits this many times as long as the last one took."""
 _RATE_S: Final = 5.0
@@ -133,9 +134,13 @@ def _sum(values: Iterator[int | None]) -> int | None:
 
 
 class Watch:
-    def __init__(self, brokers: Brokers, reader: ClusterReader, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, brokers: Brokers, reader: ClusterReader, *, always: bool = True, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Not `always`: nothing is read once nobody has looked for `_FORGOTTEN_S`."""
         self.brokers = brokers
         self.reader = reader
+        self._always = always
         self._clock = clock
         self._consumption = Consumption()
         self._rates = Rates()
@@ -143,6 +148,8 @@ class Watch:
         self._changed = asyncio.Event()
         self._looked_at = float("-inf")
         self._wake = asyncio.Event()
+        self.ended = False
+        """Nobody reads any more: the user has logged out."""
         self.trouble: str | None = None
         """Why the last round failed."""
         self.histories: dict[str, History] = {}
@@ -197,6 +204,10 @@ class Watch:
                     await self.changed()
         return await self.first()
 
+    def end(self) -> None:
+        self.ended = True
+        self._tell()
+
     async def changed(self) -> None:
         """Return with the next round, good or bad."""
         await self._changed.wait()
@@ -214,6 +225,8 @@ class Watch:
                 self._fail(f"{type(error).__name__}: {error}")
             self._wake.clear()
             self._tell()
+            if not self._always and self._clock() - self._looked_at > _FORGOTTEN_S:
+                await self._wake.wait()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), self._pause_s(self._clock() - began))
             # One who looks anew may wait for a short while, never for a broker that is away.

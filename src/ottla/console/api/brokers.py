@@ -83,14 +83,14 @@ def _skew(have: int, fair: float) -> float | None:
 
 
 async def list_brokers(console: Console, call: Call) -> Answer:
-    console.watch.look()
-    snapshot = await console.watch.settled()
+    call.watch.look()
+    snapshot = await call.watch.settled()
     return {"controller_id": snapshot.reading.controller_id, "as_of_ms": snapshot.as_of_ms, "brokers": broker_rows(snapshot)}
 
 
 async def get_broker(console: Console, call: Call) -> Answer:
     number = call.path_number("broker")
-    snapshot = await console.watch.settled()
+    snapshot = await call.watch.settled()
     row = next((each for each in broker_rows(snapshot) if each["broker"] == number), None)
     if row is None:
         known = ", ".join(str(each.broker_id) for each in snapshot.reading.brokers)
@@ -98,7 +98,7 @@ async def get_broker(console: Console, call: Call) -> Answer:
     if not row["up"]:
         return {**row, "log_dirs": [], "configs": []}
     directories = await call.blocking(_directories, call.connection, number)
-    return {**row, "log_dirs": directories, "configs": await read_configs(console.brokers, BROKER, str(number))}
+    return {**row, "log_dirs": directories, "configs": await read_configs(call.brokers, BROKER, str(number))}
 
 
 def _directories(connection: Connection, broker: int) -> list[dict[str, Any]]:
@@ -130,24 +130,24 @@ def _directories(connection: Connection, broker: int) -> list[dict[str, Any]]:
 async def get_topic_configs(console: Console, call: Call) -> Answer:
     name = call.path("topic")
     await call.blocking(call.connection.topic, name)
-    return {"configs": await read_configs(console.brokers, TOPIC, name)}
+    return {"configs": await read_configs(call.brokers, TOPIC, name)}
 
 
 async def get_cluster_configs(console: Console, call: Call) -> Answer:
-    await console.watch.first()
-    return {"configs": await read_configs(console.brokers, BROKER, "")}
+    await call.watch.first()
+    return {"configs": await read_configs(call.brokers, BROKER, "")}
 
 
 async def alter_topic_configs(console: Console, call: Call) -> Answer:
     name = call.path("topic")
     await _alter(call, "topic", name)
-    return {"configs": await read_configs(console.brokers, TOPIC, name)}
+    return {"configs": await read_configs(call.brokers, TOPIC, name)}
 
 
 async def alter_broker_configs(console: Console, call: Call) -> Answer:
     name = call.path("broker")
     await _alter(call, "broker", name)
-    return {"configs": await read_configs(console.brokers, BROKER, "" if name == CLUSTER_WIDE else name)}
+    return {"configs": await read_configs(call.brokers, BROKER, "" if name == CLUSTER_WIDE else name)}
 
 
 async def _alter(call: Call, kind: str, name: str) -> None:

@@ -173,7 +173,7 @@ async def replay_dead_letters(console: Console, call: Call) -> Answer:
         finally:
             transfer.close()
 
-    job = console.jobs.start(Job(f"replay {topic}", detail=lambda: _replayed(Replayed())), work)
+    job = console.jobs.start(Job(f"replay {topic}", call.session.user, detail=lambda: _replayed(Replayed())), work)
     return {"executed": True, "job": job.id}
 
 
@@ -217,16 +217,21 @@ def _edit(
 # Jobs
 
 
+def _user(call: Call) -> str | None:
+    """Whose jobs the caller sees: an admin's are everybody's."""
+    return None if call.session.role >= Role.ADMIN else call.session.user
+
+
 async def list_jobs(console: Console, call: Call) -> Answer:
-    return {"jobs": [job.document() for job in console.jobs.all()]}
+    return {"jobs": [job.document() for job in console.jobs.all(_user(call))]}
 
 
 async def get_job(console: Console, call: Call) -> Answer:
-    return console.jobs.find(call.path("job")).document()
+    return console.jobs.find(call.path("job"), _user(call)).document()
 
 
 async def cancel_job(console: Console, call: Call) -> Answer:
-    job = console.jobs.find(call.path("job"))
+    job = console.jobs.find(call.path("job"), _user(call))
     job.cancel()
     return job.document()
 
@@ -234,7 +239,7 @@ async def cancel_job(console: Console, call: Call) -> Answer:
 async def live_job(console: Console, call: Call) -> Answer:
     import asyncio
 
-    job = console.jobs.find(call.path("job"))
+    job = console.jobs.find(call.path("job"), _user(call))
 
     async def events() -> AsyncIterator[Event]:
         before = job.document()

@@ -19,7 +19,7 @@ from ottla.console.lists import PARAMS, Page, Window, list_schema, page
 from ottla.console.live import View, follow
 from ottla.console.schema import BOOLEAN, INTEGER, NUMBER, OBJECT, STRING, document, listed, maybe, request
 from ottla.console.sse import event_stream
-from ottla.console.watch import Snapshot, lag_of, lag_s_of, lead_of, lead_s_of
+from ottla.console.watch import Snapshot, Watch, lag_of, lag_s_of, lead_of, lead_s_of
 from ottla.exporter.consumption import GroupProgress
 
 _STUCK_S = 120.0
@@ -37,7 +37,7 @@ ROW = document(
 _COLUMNS = ("name", "state", "members", "topics", "lag", "lag_s", "lead")
 
 
-def group_row(console: Console, progress: GroupProgress) -> dict[str, Any]:
+def group_row(watch: Watch, progress: GroupProgress) -> dict[str, Any]:
     group = progress.group
     return {
         **reader_document(progress),
@@ -46,13 +46,13 @@ def group_row(console: Console, progress: GroupProgress) -> dict[str, Any]:
         "coordinator": group.coordinator_id,
         "topics": sorted(progress.topics),
         "lead_s": lead_s_of(progress),
-        "stuck": is_stuck(console, progress),
+        "stuck": is_stuck(watch, progress),
     }
 
 
-def is_stuck(console: Console, progress: GroupProgress) -> bool:
+def is_stuck(watch: Watch, progress: GroupProgress) -> bool:
     """Members, lag, and no commit for some minutes."""
-    history = console.watch.histories.get(progress.group.name)
+    history = watch.histories.get(progress.group.name)
     if history is None or not progress.group.members or not lag_of(progress):
         return False
     newest = history.points[-1]
@@ -91,21 +91,21 @@ def _head(snapshot: Snapshot, found: Page[GroupProgress]) -> dict[str, Any]:
 
 
 async def list_groups(console: Console, call: Call) -> Answer:
-    console.watch.look()
-    snapshot = await console.watch.first()
+    call.watch.look()
+    snapshot = await call.watch.first()
     found = _page(call, snapshot)
-    return {**_head(snapshot, found), "rows": [group_row(console, each) for each in found.items]}
+    return {**_head(snapshot, found), "rows": [group_row(call.watch, each) for each in found.items]}
 
 
 async def live_groups(console: Console, call: Call) -> Answer:
-    _page(call, await console.watch.first())
+    _page(call, await call.watch.first())
 
     async def view() -> View:
-        snapshot = await console.watch.first()
+        snapshot = await call.watch.first()
         found = _page(call, snapshot)
-        return View(_head(snapshot, found), {each.group.name: group_row(console, each) for each in found.items})
+        return View(_head(snapshot, found), {each.group.name: group_row(call.watch, each) for each in found.items})
 
-    return event_stream(follow(console.watch, view))
+    return event_stream(follow(call.watch, view))
 
 
 # One group
@@ -129,19 +129,19 @@ GROUP = document(
 )
 
 
-async def _progress(console: Console, name: str) -> tuple[Snapshot, GroupProgress]:
+async def _progress(watch: Watch, name: str) -> tuple[Snapshot, GroupProgress]:
     """A group may be younger than the last round."""
-    snapshot = await console.watch.settled()
+    snapshot = await watch.settled()
     if name not in snapshot.groups:
-        snapshot = await console.watch.anew()
+        snapshot = await watch.anew()
     found = snapshot.groups.get(name)
     if found is None:
         raise Failure(f"group {name} does not exist", did_you_mean(name, snapshot.groups), code="GROUP_ID_NOT_FOUND")
     return snapshot, found
 
 
-def group_document(console: Console, snapshot: Snapshot, progress: GroupProgress) -> dict[str, Any]:
-    row = group_row(console, progress)
+def group_document(watch: Watch, snapshot: Snapshot, progress: GroupProgress) -> dict[str, Any]:
+    row = group_row(watch, progress)
     members = sorted(progress.group.members or (), key=lambda each: (each.client_id, each.member_id))
     return {
         **{name: row[name] for name in ("group", "type", "state", "protocol", "coordinator", "lag", "lag_s", "lead", "stuck")},
@@ -165,27 +165,27 @@ def group_document(console: Console, snapshot: Snapshot, progress: GroupProgress
 
 
 async def get_group(console: Console, call: Call) -> Answer:
-    console.watch.look()
-    return group_document(console, *await _progress(console, call.path("group")))
+    call.watch.look()
+    return group_document(call.watch, *await _progress(call.watch, call.path("group")))
 
 
 async def live_group(console: Console, call: Call) -> Answer:
     name = call.path("group")
-    await _progress(console, name)
+    await _progress(call.watch, name)
 
     async def view() -> View:
-        found = group_document(console, *await _progress(console, name))
+        found = group_document(call.watch, *await _progress(call.watch, name))
         partitions, members = found.pop("partitions"), found["members"]
         head = {**found, "members": len(members)}
         return View(head, {f"{each['topic']}-{each['partition']}": each for each in partitions})
 
-    return event_stream(follow(console.watch, view))
+    return event_stream(follow(call.watch, view))
 
 
 async def get_group_history(console: Console, call: Call) -> Answer:
     name = call.path("group")
-    await _progress(console, name)
-    history = console.watch.histories.get(name)
+    await _progress(call.watch, name)
+    history = call.watch.histories.get(name)
     points = list(history.points) if history is not None else []
     found = []
     for number, point in enumerate(points):
@@ -214,7 +214,7 @@ async def reset_group(console: Console, call: Call) -> Answer:
     scope = None if words is None else parse_scope(words)
     found = await call.blocking(_reset, call.connection, name, scope, call.needed("to", str), execute)
     if execute:
-        await console.watch.anew()
+        await call.watch.anew()
     return found
 
 
@@ -262,7 +262,7 @@ def _target(connection: Connection, word: str) -> Target:
 async def delete_group(console: Console, call: Call) -> Answer:
     name = call.path("group")
     await call.blocking(_delete, call.connection, name)
-    await console.watch.anew()
+    await call.watch.anew()
     return {"group": name}
 
 
@@ -280,7 +280,7 @@ async def delete_group_offsets(console: Console, call: Call) -> Answer:
     if not words or not all(isinstance(each, str) for each in words):
         raise bad("topics is a list of topics, as orders or orders:0,1")
     await call.blocking(_delete_offsets, call.connection, name, words)
-    await console.watch.anew()
+    await call.watch.anew()
     return {"group": name}
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 from ottla.console.attention import health_of, points_of
+from ottla.console.cluster import Cluster
 from ottla.console.console import Console
 from ottla.console.endpoint import Answer, Call, Endpoint
 from ottla.console.live import View, follow
@@ -40,7 +41,7 @@ OVERVIEW = document(
 )
 
 
-def overview_document(console: Console, snapshot: Snapshot) -> dict[str, Any]:
+def overview_document(cluster: Cluster, snapshot: Snapshot) -> dict[str, Any]:
     reading = snapshot.reading
     known = {node.broker_id for node in reading.brokers}
     replicas = {
@@ -59,7 +60,7 @@ def overview_document(console: Console, snapshot: Snapshot) -> dict[str, Any]:
     transactions = reading.transactions
     return {
         "cluster_id": reading.cluster_id,
-        "bootstrap_servers": console.connection.bootstrap_servers,
+        "bootstrap_servers": cluster.connection.bootstrap_servers,
         "controller_id": reading.controller_id,
         "kind": None,
         "as_of_ms": snapshot.as_of_ms,
@@ -74,7 +75,7 @@ def overview_document(console: Console, snapshot: Snapshot) -> dict[str, Any]:
         "log_bytes": sum(size for size in sizes if size is not None) if any(size is not None for size in sizes) else None,
         "health": health_of(attention),
         "attention": [each.document() for each in attention],
-        "rates": [{"at_ms": at_ms, "records_per_s": rate} for at_ms, rate in console.watch.rates],
+        "rates": [{"at_ms": at_ms, "records_per_s": rate} for at_ms, rate in cluster.watch.rates],
         "top_topics": [
             {"topic": name, "records_per_s": rate, "log_bytes": leader_bytes(snapshot, name)} for name, rate in busiest
         ],
@@ -91,14 +92,14 @@ def leader_bytes(snapshot: Snapshot, topic: str) -> int | None:
 
 
 async def get_overview(console: Console, call: Call) -> Answer:
-    return overview_document(console, await console.watch.first())
+    return overview_document(call.session.cluster, await call.watch.first())
 
 
 async def live_overview(console: Console, call: Call) -> Answer:
     async def view() -> View:
-        return View(overview_document(console, await console.watch.first()))
+        return View(overview_document(call.session.cluster, await call.watch.first()))
 
-    return event_stream(follow(console.watch, view))
+    return event_stream(follow(call.watch, view))
 
 
 ENDPOINTS = (

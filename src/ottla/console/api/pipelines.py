@@ -14,6 +14,7 @@ from ottla.console.graph import Link, graph_document
 from ottla.console.live import View, follow
 from ottla.console.schema import INTEGER, NUMBER, OBJECT, STRING, by_name, document, listed, maybe
 from ottla.console.sse import event_stream
+from ottla.console.watch import Watch
 
 _EVERY_S = 1.0
 _PLACE = re.compile(r"(?P<file>.+):(?P<line>\d+)")
@@ -159,9 +160,9 @@ def letters_of(plan: Mapping[str, Any]) -> list[str]:
     return sorted({str(source["dead_letter"]) for source in plan.get("sources", ()) if source.get("dead_letter")})
 
 
-def pipeline_page(console: Console, document: Mapping[str, Any]) -> dict[str, Any]:
+def pipeline_page(watch: Watch, document: Mapping[str, Any]) -> dict[str, Any]:
     plan, rows = document["plan"], _rows(document)
-    rates, lags = _measures(console, document, rows)
+    rates, lags = _measures(watch, document, rows)
     file = shlex.quote(str(plan.get("file") or "pipeline.py"))
     return {
         "pipeline": document["pipeline"],
@@ -181,10 +182,10 @@ def pipeline_page(console: Console, document: Mapping[str, Any]) -> dict[str, An
 
 
 def _measures(
-    console: Console, document: Mapping[str, Any], rows: list[dict[str, Any]]
+    watch: Watch, document: Mapping[str, Any], rows: list[dict[str, Any]]
 ) -> tuple[dict[Link, float | None], dict[Link, int | None]]:
     """Rows a second and lag of the edges. What a flow reads it tells itself; what comes into a topic the cluster tells."""
-    snapshot = console.watch.snapshot
+    snapshot = watch.snapshot
     rates: dict[Link, float | None] = {}
     lags: dict[Link, int | None] = {}
     by_flow = {row["flow"]: row for row in rows}
@@ -202,32 +203,32 @@ def _measures(
 
 
 async def list_pipelines(console: Console, call: Call) -> Answer:
-    found = await call.blocking(console.published.documents)
+    found = await call.blocking(call.published.documents)
     return {"pipelines": [summary(each, _rows(each)) for each in found]}
 
 
 async def get_pipeline(console: Console, call: Call) -> Answer:
-    return pipeline_page(console, await call.blocking(console.published.document, call.path("pipeline")))
+    return pipeline_page(call.watch, await call.blocking(call.published.document, call.path("pipeline")))
 
 
 async def live_pipelines(console: Console, call: Call) -> Answer:
     async def view() -> View:
-        found = await call.blocking(console.published.documents)
+        found = await call.blocking(call.published.documents)
         return View({"pipelines": len(found)}, {each["pipeline"]: summary(each, _rows(each)) for each in found})
 
-    return event_stream(follow(console.watch, view, _EVERY_S))
+    return event_stream(follow(call.watch, view, _EVERY_S))
 
 
 async def live_pipeline(console: Console, call: Call) -> Answer:
     name = call.path("pipeline")
-    await call.blocking(console.published.document, name)
+    await call.blocking(call.published.document, name)
 
     async def view() -> View:
-        found = pipeline_page(console, await call.blocking(console.published.document, name))
+        found = pipeline_page(call.watch, await call.blocking(call.published.document, name))
         rows = found.pop("flows")
         return View(found, {row["flow"]: row for row in rows})
 
-    return event_stream(follow(console.watch, view, _EVERY_S))
+    return event_stream(follow(call.watch, view, _EVERY_S))
 
 
 _STREAM = "text/event-stream"

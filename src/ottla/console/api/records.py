@@ -117,14 +117,14 @@ def one_record(connection: Connection, topic: str, partition: int, offset: int) 
 
 
 async def get_histogram(console: Console, call: Call) -> Answer:
-    _, topic = await read_topic(console, call.path("topic"))
+    _, topic = await read_topic(call.watch, call.path("topic"))
     partitions = call.numbers("partitions")
     for each in partitions or ():
         if each not in topic.partitions:
             raise unknown_partition(topic.name, each, len(topic.partitions))
     now_ms = int(time.time() * 1000)
     return await histogram(
-        console.brokers,
+        call.brokers,
         topic,
         partitions,
         _time_of(call.word("from"), now_ms),
@@ -142,7 +142,7 @@ def _time_of(position: str | None, now_ms: int) -> int | None:
 
 
 async def get_snippets(console: Console, call: Call) -> Answer:
-    servers = console.connection.bootstrap_servers
+    servers = call.connection.bootstrap_servers
     url = str(call.request.base_url).rstrip("/")
     schemas = showing_of(console, call).decodes
     return writing.snippets(servers, call.path("topic"), url, dict(call.request.query_params), schemas=schemas)

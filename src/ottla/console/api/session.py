@@ -33,7 +33,8 @@ SESSION = document(
 
 def _document(console: Console, session: Session | None) -> dict[str, Any]:
     settings = console.settings
-    snapshot = console.watch.snapshot
+    cluster = None if session is None else session.cluster
+    snapshot = None if cluster is None else cluster.watch.snapshot
     known = session is not None
     role = session.role if session is not None else None
     return {
@@ -45,8 +46,8 @@ def _document(console: Console, session: Session | None) -> dict[str, Any]:
         "logins": console.access.logins,
         "version": __version__,
         # Nobody hears of the cluster without a login.
-        "cluster_id": snapshot.reading.cluster_id if known and snapshot is not None else None,
-        "bootstrap_servers": console.connection.bootstrap_servers if known else "",
+        "cluster_id": None if snapshot is None else snapshot.reading.cluster_id,
+        "bootstrap_servers": "" if cluster is None else cluster.connection.bootstrap_servers,
         "can": {
             "write": role is not None and role >= Role.EDITOR and not settings.read_only,
             "admin": role is Role.ADMIN and not settings.read_only,
@@ -64,7 +65,7 @@ async def get_session(console: Console, call: Call) -> Answer:
 
 async def log_in(console: Console, call: Call) -> Answer:
     address = call.request.client.host if call.request.client else ""
-    cookie, session = await call.blocking(console.access.log_in, address, call.body)
+    cookie, session = await console.access.log_in(address, call.body)
     answer = JSONResponse(_document(console, session))
     secure = console.settings.tls_certificate is not None
     answer.set_cookie(COOKIE, cookie, max_age=int(SESSION_S), httponly=True, samesite="strict", secure=secure, path="/")

@@ -14,7 +14,7 @@ from ottla.console.endpoint import Answer, Call, Endpoint, Param
 from ottla.console.live import View, follow
 from ottla.console.schema import BOOLEAN, INTEGER, NUMBER, OBJECT, STRING, document, listed, maybe
 from ottla.console.sse import event_stream
-from ottla.console.watch import Snapshot, records_of
+from ottla.console.watch import Snapshot, Watch, records_of
 from ottla.exporter.reading import ClusterReading, Partition, Topic
 from ottla.types import ZERO_UUID
 
@@ -68,12 +68,12 @@ def partition_document(index: int, partition: Partition, log_bytes: int | None, 
     }
 
 
-async def read_topic(console: Console, name: str) -> tuple[ClusterReading, Topic]:
+async def read_topic(watch: Watch, name: str) -> tuple[ClusterReading, Topic]:
     """A topic as of now."""
-    reading = await console.watch.reader.read_topics([name])
+    reading = await watch.reader.read_topics([name])
     topic = reading.topics.get(name)
     if topic is None:
-        snapshot = console.watch.snapshot
+        snapshot = watch.snapshot
         raise unknown_topic(name, snapshot.reading.topics if snapshot is not None else ())
     return reading, topic
 
@@ -109,10 +109,10 @@ def id_text(topic_id: bytes) -> str | None:
 
 
 async def get_topic(console: Console, call: Call) -> Answer:
-    console.watch.look()
+    call.watch.look()
     name = call.path("topic")
-    reading, topic = await read_topic(console, name)
-    found = topic_document(console.watch.snapshot, reading, topic)
+    reading, topic = await read_topic(call.watch, name)
+    found = topic_document(call.watch.snapshot, reading, topic)
     if call.flag("replicas"):
         states = await call.blocking(_replica_states, call.connection, name)
         for partition in found["partitions"]:
@@ -148,12 +148,12 @@ def _replica_states(connection: Connection, topic: str) -> dict[int, list[dict[s
 
 async def live_topic(console: Console, call: Call) -> Answer:
     name = call.path("topic")
-    await read_topic(console, name)
+    await read_topic(call.watch, name)
     last: dict[int, tuple[float, int]] = {}
 
     async def view() -> View:
-        reading, topic = await read_topic(console, name)
-        found = topic_document(console.watch.snapshot, reading, topic)
+        reading, topic = await read_topic(call.watch, name)
+        found = topic_document(call.watch.snapshot, reading, topic)
         total: float | None = None
         for partition in found["partitions"]:
             rate = _rate(last, partition["partition"], reading.time_s, partition["high_watermark"])
@@ -162,7 +162,7 @@ async def live_topic(console: Console, call: Call) -> Answer:
         head = {"records_per_s": total, "records": found["records"], "as_of_ms": found["as_of_ms"]}
         return View(head, {str(each["partition"]): each for each in found["partitions"]})
 
-    return event_stream(follow(console.watch, view, _EVERY_S))
+    return event_stream(follow(call.watch, view, _EVERY_S))
 
 
 def _rate(last: dict[int, tuple[float, int]], index: int, now_s: float, end: int | None) -> float | None:

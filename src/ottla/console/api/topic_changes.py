@@ -21,7 +21,7 @@ async def create_topic(console: Console, call: Call) -> Answer:
     validate_only = bool(call.field("validate_only", bool))
     await call.blocking(_create, call.connection, name, partitions, replicas, configs, validate_only)
     if not validate_only:
-        await console.watch.anew()
+        await call.watch.anew()
     return {"topic": name}
 
 
@@ -45,7 +45,7 @@ def _create(
 async def delete_topic(console: Console, call: Call) -> Answer:
     name = call.path("topic")
     await call.blocking(_delete, call.connection, name)
-    await console.watch.anew()
+    await call.watch.anew()
     return {"topic": name}
 
 
@@ -58,7 +58,7 @@ def _delete(connection: Connection, name: str) -> None:
 async def add_partitions(console: Console, call: Call) -> Answer:
     name, count = call.path("topic"), call.needed("count", int)
     await call.blocking(_add_partitions, call.connection, name, count)
-    await console.watch.anew()
+    await call.watch.anew()
     return {"topic": name, "partitions": count}
 
 
@@ -79,7 +79,7 @@ async def delete_records(console: Console, call: Call) -> Answer:
         raise bad("partitions is a list of numbers")
     found = await call.blocking(_delete_records, call.connection, name, partitions, before, executes(call))
     if executes(call):
-        await console.watch.anew()
+        await call.watch.anew()
     return found
 
 

@@ -17,11 +17,11 @@ CONSUMERS = document(
 
 
 async def get_topic_consumers(console: Console, call: Call) -> Answer:
-    console.watch.look()
-    snapshot = await console.watch.settled()
+    call.watch.look()
+    snapshot = await call.watch.settled()
     name = call.path("topic")
     if name not in snapshot.reading.topics:
-        await read_topic(console, name)  # says that there is none
+        await read_topic(call.watch, name)  # says that there is none
     groups = []
     for whole in snapshot.by_topic.get(name, ()):
         progress = GroupProgress(whole.group, {name: whole.topics[name]}, None)
@@ -51,7 +51,7 @@ async def get_topic_producers(console: Console, call: Call) -> Answer:
     from ottla.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 
     name = call.path("topic")
-    _, topic = await read_topic(console, name)
+    _, topic = await read_topic(call.watch, name)
     by_leader: dict[int, list[int]] = {}
     for index, partition in topic.partitions.items():
         if partition.leader_id >= 0:
@@ -66,7 +66,7 @@ async def get_topic_producers(console: Console, call: Call) -> Answer:
     ]
     failures: list[str] = []
     found = []
-    for _, answer in await console.brokers.ask_all(asks, failures):
+    for _, answer in await call.brokers.ask_all(asks, failures):
         for answered in answer.topics:
             for each in answered.partitions:
                 if each.error_code:

@@ -117,21 +117,21 @@ def _head(snapshot: Snapshot, found: Page[dict[str, Any]]) -> dict[str, Any]:
 
 
 async def list_topics(console: Console, call: Call) -> Answer:
-    console.watch.look()
-    snapshot = await console.watch.first()
+    call.watch.look()
+    snapshot = await call.watch.first()
     found = _page(call, snapshot)
     return {**_head(snapshot, found), "rows": list(found.items)}
 
 
 async def live_topics(console: Console, call: Call) -> Answer:
-    _page(call, await console.watch.first())  # a wrong parameter is told before the stream begins
+    _page(call, await call.watch.first())  # a wrong parameter is told before the stream begins
 
     async def view() -> View:
-        snapshot = await console.watch.first()
+        snapshot = await call.watch.first()
         found = _page(call, snapshot)
         return View(_head(snapshot, found), {str(row["topic"]): row for row in found.items})
 
-    return event_stream(follow(console.watch, view))
+    return event_stream(follow(call.watch, view))
 
 
 _LIST_PARAMS = (

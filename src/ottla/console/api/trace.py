@@ -24,7 +24,7 @@ async def trace(console: Console, call: Call) -> Answer:
     topics = call.words("topics")
     pipeline = call.word("pipeline")
     if pipeline is not None:
-        document = await call.blocking(console.published.document, pipeline)
+        document = await call.blocking(call.published.document, pipeline)
         topics += [topic for topic in topics_of(document["plan"]) if topic not in topics]
     if not topics:
         raise bad("topics= or pipeline= is missing")

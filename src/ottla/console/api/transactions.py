@@ -51,8 +51,8 @@ def _rows(snapshot: Snapshot, call: Call) -> list[dict[str, Any]]:
 
 
 async def list_transactions(console: Console, call: Call) -> Answer:
-    console.watch.look()
-    snapshot = await console.watch.settled()
+    call.watch.look()
+    snapshot = await call.watch.settled()
     found = snapshot.reading.transactions
     keys = sorted(found.hanging) if found is not None else []
     hanging = await call.blocking(_hanging, call.connection, keys) if keys else []
@@ -68,12 +68,12 @@ def _hanging(connection: Connection, keys: list[tuple[str, int]]) -> list[dict[s
 
 async def live_transactions(console: Console, call: Call) -> Answer:
     async def view() -> View:
-        snapshot = await console.watch.first()
+        snapshot = await call.watch.first()
         rows = _rows(snapshot, call)
         head = {"as_of_ms": snapshot.as_of_ms, "counts": dict(Counter(row["state"] for row in rows))}
         return View(head, {str(row["id"]): row for row in rows})
 
-    return event_stream(follow(console.watch, view))
+    return event_stream(follow(call.watch, view))
 
 
 async def get_transaction(console: Console, call: Call) -> Answer:
@@ -101,7 +101,7 @@ def _described(connection: Connection, name: str) -> dict[str, Any]:
 async def abort_transaction(console: Console, call: Call) -> Answer:
     place = (call.needed("topic", str), call.needed("partition", int))
     await call.blocking(_abort, call.connection, place, call.needed("start_offset", int))
-    await console.watch.anew()
+    await call.watch.anew()
     return {"aborted": True}
 
 
