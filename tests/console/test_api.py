@@ -404,3 +404,28 @@ def test_changes_are_written_down(console: RunningConsole, topic: str) -> None:
     assert topic in json.dumps(kept)
     assert "hidden-value" not in text
     assert "hidden-password" not in text
+
+
+def test_what_the_console_measures_of_itself(console: RunningConsole, topic: str) -> None:
+    def figures() -> dict[str, float]:
+        answer = console.request("GET", "/metrics")
+        assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+        lines = [line.rpartition(" ") for line in answer.text.splitlines() if not line.startswith("#")]
+        return {name: float(value) for name, _, value in lines}
+
+    console.post(f"/api/topics/{topic}/records", {"records": [{"value": "x" * 100, "partition": 0}] * 5})
+    before = figures()
+    console.records(f"/api/topics/{topic}/records?search=y")
+    with console.events("/api/live/topics") as events:
+        next(events)
+        during = figures()
+        assert during["ottla_console_event_streams"] == before["ottla_console_event_streams"] + 1
+    assert during["ottla_console_scanned_records_total"] - before["ottla_console_scanned_records_total"] == 5
+    assert during["ottla_console_scanned_bytes_total"] - before["ottla_console_scanned_bytes_total"] > 500
+    assert during["ottla_console_searches_total"] == before["ottla_console_searches_total"] + 1
+    name = 'ottla_console_requests_total{method="GET",status="200"}'
+    assert during[name] > before.get(name, 0)
+    assert during["ottla_console_cluster_up"] == 1
+    assert during["process_resident_memory_bytes"] > 10 << 20
+    until(lambda: figures()["ottla_console_event_streams"] == before["ottla_console_event_streams"], "the stream is counted out")
+    assert topic not in console.request("GET", "/metrics").text

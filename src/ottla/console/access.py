@@ -58,6 +58,10 @@ class Access:
         settings = self._settings
         return [*(["token"] if settings.tokens else []), *(["scram"] if settings.scram_login else [])]
 
+    @property
+    def sessions(self) -> int:
+        return len(self._sessions)
+
     def session_of(self, request: Request) -> Session | None:
         """The session of a request. None if there is none and one is needed."""
         if not self._settings.login_required:

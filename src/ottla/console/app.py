@@ -27,7 +27,10 @@ from ottla.console.endpoint import Call, Endpoint, read_body
 from ottla.console.failures import as_failure, error_document, status_of
 from ottla.console.files import Files
 from ottla.console.guard import Guard, name_of
+from ottla.console.measuring import Measuring
+from ottla.console.measuring import page as page_of_metrics
 from ottla.console.openapi import description
+from ottla.metrics.exposition import PROMETHEUS
 
 logger = logging.getLogger("ottla.console")
 
@@ -66,6 +69,9 @@ def application(console: Console) -> Starlette:
     async def openapi(_: Request) -> Response:
         return JSONResponse(document)
 
+    async def metrics(_: Request) -> Response:
+        return PlainTextResponse(page_of_metrics(console), media_type=PROMETHEUS)
+
     async def static(request: Request) -> Response:
         return await files.answer(request, str(request.path_params["path"]))
 
@@ -80,10 +86,11 @@ def application(console: Console) -> Starlette:
             *routes,
             Route("/api/{rest:path}", _no_such_call, methods=["GET", "POST", "PUT", "PATCH", "DELETE"]),
             Route("/healthz", _healthy),
+            Route("/metrics", metrics),
             Route("/static/{path:path}", static),
             Route("/{path:path}", page),
         ],
-        middleware=[Middleware(Guard, settings=console.settings)],
+        middleware=[Middleware(Measuring, counts=console.counts), Middleware(Guard, settings=console.settings)],
         exception_handlers={HTTPException: _refused},
         lifespan=lifespan,
     )

@@ -12,6 +12,7 @@ from ottla.console.access import Access
 from ottla.console.audit import Audit
 from ottla.console.cluster import Cluster
 from ottla.console.jobs import Jobs
+from ottla.console.measuring import Counts
 from ottla.console.records.masks import Masks
 from ottla.console.records.stream import Streams
 from ottla.console.records.writing import Writers
@@ -32,6 +33,7 @@ class Console:
         self.masks = Masks(settings.masks)
         self.registry = Registry(settings.registry)
         self.streams = Streams()
+        self.counts = Counts()
         self.writers = Writers()
         self.jobs = Jobs()
 

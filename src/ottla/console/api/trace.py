@@ -55,6 +55,7 @@ async def trace(console: Console, call: Call) -> Answer:
             reading=reading_of(plan.selection, showing),
         ) as scan:
             scan.on_chunk = lambda scan: outlet.check()
+            outlet.scanned = scan.tally
             hops = 0
             before_ms: int | None = None
             for record in scan:

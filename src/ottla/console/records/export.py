@@ -190,6 +190,7 @@ def export(scan: Scan, plan: Plan, showing: Showing, writer: Writer, limit: int 
         outlet.check()
 
     scan.on_chunk = look
+    outlet.scanned = scan.tally
     with scan:
         for record in scan:
             seen = showing.seen(record)

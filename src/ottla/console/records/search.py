@@ -63,6 +63,7 @@ class Search:
             reading=reading_of(selection, self._showing),
         ) as scan:
             scan.on_chunk = self._after_chunk
+            self._outlet.scanned = scan.tally
             reason = "done"
             try:
                 for record in scan:

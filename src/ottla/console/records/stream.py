@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
 from ottla.cli.failure import Failure
+from ottla.cli.selection import Tally
 from ottla.console.sse import Event
 
 logger = logging.getLogger("ottla.console")
@@ -35,6 +36,8 @@ class Outlet:
         self._loop = loop
         self.events: asyncio.Queue[Event | None] = asyncio.Queue()
         self._room = threading.Semaphore(AHEAD)
+        self.scanned = Tally()
+        """What it has read so far."""
         self._gone = threading.Event()
 
     @property
@@ -71,11 +74,24 @@ class Streams:
     """All that run in a process."""
 
     def __init__(self) -> None:
-        self._running = 0
+        self.begun = 0
+        self._outlets: set[Outlet] = set()
+        self._ended = Tally()
+        """What those have read that have ended."""
+
+    @property
+    def running(self) -> int:
+        return len(self._outlets)
+
+    @property
+    def scanned(self) -> Tally:
+        """What all of them have read."""
+        tallies = [self._ended, *(outlet.scanned for outlet in self._outlets)]
+        return Tally(sum(each.records for each in tallies), sum(each.size_bytes for each in tallies))
 
     def check(self) -> None:
         """Failure if there is no room for one more."""
-        if self._running >= STREAMS_MAX:
+        if self.running >= STREAMS_MAX:
             raise Failure(f"{STREAMS_MAX} searches and live views run already", "close some, and try again", code="TOO_MANY")
 
     async def run(self, work: Callable[[Outlet], None], failed: Callable[[Exception], Event]) -> AsyncIterator[Event]:
@@ -93,7 +109,8 @@ class Streams:
             finally:
                 outlet.end()
 
-        self._running += 1
+        self.begun += 1
+        self._outlets.add(outlet)
         thread = threading.Thread(target=body, name="ottla-console-stream", daemon=True)
         thread.start()
         try:
@@ -101,5 +118,7 @@ class Streams:
                 outlet.taken()
                 yield event
         finally:
-            self._running -= 1
             outlet.leave()
+            self._outlets.discard(outlet)
+            self._ended.records += outlet.scanned.records
+            self._ended.size_bytes += outlet.scanned.size_bytes

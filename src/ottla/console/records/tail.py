@@ -69,14 +69,15 @@ def tail(connection: Connection, plan: Plan, showing: Showing, outlet: Outlet) -
             # Negative: none of its records was read yet.
             return {key: each.offset if each.offset >= 0 else starts[key] for key, each in zip(starts, found, strict=True)}
 
-        rush = _Rush(showing, plan, outlet, positions)
+        rush, scanned = _Rush(showing, plan, outlet, positions), outlet.scanned
         while True:
             outlet.check()
             messages = consumer.consume(_BATCH, _POLL_S)
             for message in messages:
                 error = message.error()
                 if error is None:
-                    rush.records += 1
+                    scanned.records += 1
+                    scanned.size_bytes += len(message)
                     rush.look(message)
                 elif error.code() not in passing:
                     raise explain(error, f"{message.topic()}-{message.partition()}")
@@ -102,7 +103,6 @@ class _Rush:
         self._taken = self._skipped = self._skipped_total = self._found = 0
         self._began_s = self._told_s = time.monotonic()
         self._progress_s = 0.0
-        self.records = 0
 
     def look(self, message: Message) -> None:
         selection, reading = self._plan.selection, self._reading
@@ -139,9 +139,9 @@ class _Rush:
                 "progress",
                 {
                     "found": self._found,
-                    "records": self.records,
+                    "records": self._outlet.scanned.records,
                     "elapsed_s": round(elapsed_s, 1),
-                    "records_per_s": round(self.records / elapsed_s),
+                    "records_per_s": round(self._outlet.scanned.records / elapsed_s),
                     "continue": _word(self._positions()),
                 },
             )
