@@ -6,7 +6,7 @@ One module or package per command: `topic` (with `copying`), `config`, `produce`
 (any Kafka cluster, through librdkafka), `plain_request` (requests that librdkafka does not send), `failure` (exit codes),
 `options`, `shared` (options that commands get by what they are), `passwords`, `output` (tables, and documents in `forms`),
 `views` (-o, --watch), `formats`, `reading`, `scope`, `positions`, `offsets`, `units` and `selection` (--where, --grep).
-`serve` imports none of the others: Typer and Rich would take a large part of a broker's start.
+`serve` imports none of the others: Typer and Rich would take a large part of a broker's start. `console` has a tree of its own.
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ def _run(words: list[str]) -> None:
     if len(words) < 2 or {"--help", "-h"} & set(words):
         # Help ends as other tools do if its reader has ended; Typer and Rich would exit with 1. Commands handle it themselves.
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    from ottla.cli.app import app
+    if words[:1] == ["console"]:
+        from ottla.cli.console.alone import app
+    else:
+        from ottla.cli.app import app
 
     app(words, prog_name="ottla")
 

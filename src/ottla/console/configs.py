@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from ottla.cli.failure import Failure
 from ottla.client.brokers import Brokers, Versions
-from ottla.cluster.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 from ottla.console.schema import BOOLEAN, STRING, document, listed, maybe
 from ottla.errors import error_name
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -48,6 +47,8 @@ async def read_configs(brokers: Brokers, kind: int, name: str) -> list[dict[str,
     if result.error_code:
         code = error_name(result.error_code)
         raise Failure(f"settings of {name or 'all brokers'}: {result.error_message or code}", code=code)
+    from ottla.cluster.settings import BROKER_SETTINGS, TOPIC_SETTINGS  # a tenth of the console's imports
+
     ours: Mapping[str, Any] = TOPIC_SETTINGS if kind == TOPIC else BROKER_SETTINGS
     return [_document(each, ours.get(each.name)) for each in sorted(result.configs, key=lambda each: str(each.name))]
 

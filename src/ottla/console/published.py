@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.cli.connection import Connection
 from ottla.cli.failure import Failure
-from ottla.cli.pipeline.published import client_of, pipeline_document
 from ottla.client.blocking import BrokerAway, Client
 from ottla.errors import KafkaError
-from ottla.pipelines.published.documents import now_ms
-from ottla.pipelines.published.topic import Reader
-from ottla.pipelines.published.view import pipelines
+
+if TYPE_CHECKING:
+    from ottla.pipelines.published.topic import Reader
 
 _FRESH_S: Final = 0.9
 
@@ -44,6 +43,12 @@ class Published:
         raise Failure(f"pipeline {name} has published nothing to this cluster", "run it once with this cluster", code="NOT_FOUND")
 
     def _read(self) -> list[dict[str, Any]]:
+        # Pipelines are a third of the console's imports: it starts without them.
+        from ottla.cli.pipeline.published import client_of, pipeline_document
+        from ottla.pipelines.published.documents import now_ms
+        from ottla.pipelines.published.topic import Reader
+        from ottla.pipelines.published.view import pipelines
+
         try:
             if self._client is None or self._reader is None:
                 self._client = client_of(self._connection)
