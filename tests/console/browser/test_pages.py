@@ -26,11 +26,12 @@ def places(console: Console) -> dict[str, str]:
     "each", [pytest.param(each, marks=() if each.picture else pytest.mark.slow, id=each.path) for each in PAGES]
 )
 def test_a_page_opens_with_real_data(console: Console, open_page: Open, places: dict[str, str], each: ConsolePage) -> None:
-    """In light and dark, wide and at 400 px; axe finds nothing serious, and nothing sticks out of the window."""
+    """In light and dark, wide and at 400 px; axe finds nothing serious in either, and nothing sticks out of the window."""
     page = open_page(console.url, fill(each.path, places), allowed=each.allowed)
     page.see(*(fill(text, places) for text in each.shows))
     assert not (found := page.accessibility()), "\n".join(found)
     page.page.emulate_media(color_scheme="dark")
+    assert not (found := page.accessibility()), "dark: " + "\n".join(found)
     page.page.set_viewport_size({"width": 400, "height": 800})
     page.see(*(fill(text, places) for text in each.shows[:1]))
     assert page.overflow_px() <= 0
