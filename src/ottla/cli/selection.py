@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ottla.filters.errors import FilterError
     from ottla.filters.filter import Filter
     from ottla.filters.grep import Grep
+    from ottla.filters.literal import Literal
 
 Where = Annotated[
     str | None,
@@ -51,6 +52,7 @@ class Selection:
     where: Filter | None = None
     grep: Grep | None = None
     key: bytes | None = None
+    _literal_key: Literal | None = field(default=None, init=False, repr=False)
 
     def __bool__(self) -> bool:
         return self.where is not None or self.grep is not None or self.key is not None
@@ -74,11 +76,18 @@ class Selection:
     def may_take_of(self, section: bytes) -> bool:
         """False if no record of a batch is taken. `section` holds the fields of all its records, each in one piece, so what a
         field must have is in it too. Looks at many records at once, in C."""
-        if self.key is not None and self.key not in section:
+        if self.key is not None and not self._key_is_in(section):
             return False
         if self.where is not None and not self.where.may_match(section, section):
             return False
         return self.grep is None or self.grep.may_be_in(section)
+
+    def _key_is_in(self, section: bytes) -> bool:
+        from ottla.filters.literal import Literal
+
+        if self._literal_key is None or self._literal_key.text != self.key:
+            self._literal_key = Literal(self.key or b"")
+        return self._literal_key.is_in(section)
 
     def takes(self, record: Incoming) -> bool:
         """The records that pass `may_take` are asked this."""

@@ -5,8 +5,8 @@ The language is an allow-listed subset of Python expressions (docs/filters.md). 
 `filter` (`parse_filter`) is what others use. `parsing` makes a closure of each construct, over `values` (operations that yield
 None where a field is missing, and never raise) and `functions` (the table of what can be called). `record` decodes a record when
 an expression first asks for a part of it. `prefilter` says which bytes a record must have to match, so that a search skips most
-records undecoded. `grep` looks for text or a regular expression (`regex`) in undecoded records. `times` reads ISO times and
-durations; the present time is an argument. `errors` has the one error, which points at a place.
+records undecoded. `grep` looks for text (`literal`) or a regular expression (`regex`) in undecoded records. `times` reads ISO
+times and durations; the present time is an argument. `errors` has the one error, which points at a place.
 
 Invariants:
 1. No input runs code, reads an attribute of a Python object, or raises anything but `FilterError`.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ottla.filters.errors import FilterError
+from ottla.filters.literal import Literal
 from ottla.filters.record import Record
 from ottla.filters.regex import InvalidPattern, compile_pattern
 
@@ -39,7 +40,7 @@ def _finder(pattern: str, regex: bool, ignore_case: bool) -> Callable[[bytes], b
     # The shell's bytes that are not UTF-8 are found as they are.
     needle = pattern.encode("utf-8", "surrogateescape")
     if not regex and not ignore_case:
-        return lambda data: needle in data
+        return Literal(needle).is_in
     try:
         search = compile_pattern(needle, ignore_case=ignore_case, literal=not regex).search
     except InvalidPattern as error:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from ottla.filters.functions import FUNCTIONS
+from ottla.filters.literal import Literal
 from ottla.filters.values import number_of
 
 _PLAIN_PATTERN = re.compile(r"[\w \-:/@,;]+", re.ASCII)
@@ -33,6 +34,16 @@ class Always:
         return True
 
 
+class _Finder:
+    """Whether bytes have a literal, or what an escape begins with that may stand for it."""
+
+    def __init__(self, literal: bytes) -> None:
+        self._literal, self._escape = Literal(literal), Literal(_escape(literal))
+
+    def finds(self, data: bytes) -> bool:
+        return self._literal.is_in(data) or self._escape.is_in(data)
+
+
 def _escape(literal: bytes) -> bytes:
     """What an escape begins with that may stand for a character of the literal in JSON. Only some have a short one (`\\n`): for
     the others it is enough to look for `\\u`, which is seldom in bytes that are no text, as the lengths between records."""
@@ -42,25 +53,25 @@ def _escape(literal: bytes) -> bytes:
 @dataclass(frozen=True, slots=True)
 class InKey:
     literal: bytes
-    escape: bytes = field(init=False, compare=False, repr=False)
+    finder: _Finder = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "escape", _escape(self.literal))
+        object.__setattr__(self, "finder", _Finder(self.literal))
 
     def admits(self, key: bytes | None, value: bytes | None) -> bool:
-        return key is not None and (self.literal in key or self.escape in key)
+        return key is not None and self.finder.finds(key)
 
 
 @dataclass(frozen=True, slots=True)
 class InValue:
     literal: bytes
-    escape: bytes = field(init=False, compare=False, repr=False)
+    finder: _Finder = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "escape", _escape(self.literal))
+        object.__setattr__(self, "finder", _Finder(self.literal))
 
     def admits(self, key: bytes | None, value: bytes | None) -> bool:
-        return value is not None and (self.literal in value or self.escape in value)
+        return value is not None and self.finder.finds(value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ class InvalidPattern(ValueError):
     pass
 
 
-def compile_pattern(pattern: bytes, *, ignore_case: bool = False, literal: bool = False) -> Any:
-    """The compiled pattern, to search bytes."""
+def compile_pattern(pattern: bytes, *, ignore_case: bool = False, literal: bool = False, as_bytes: bool = False) -> Any:
+    """The compiled pattern, to search bytes. `as_bytes`: the pattern itself is bytes, of which none needs to be UTF-8."""
     import re2
 
     options = re2.Options()
@@ -21,6 +21,8 @@ def compile_pattern(pattern: bytes, *, ignore_case: bool = False, literal: bool 
     options.case_sensitive = not ignore_case
     options.literal = literal
     options.never_capture = True
+    if as_bytes:
+        options.encoding = re2.Options.Encoding.LATIN1
     try:
         return re2.compile(pattern, options)
     except re2.error as error:

@@ -40,6 +40,7 @@ class BatchSource:
         self._servers = connection.bootstrap_servers
         self._client = Client(options)
         self._committed = isolation == "read_committed"
+        self._read_bytes = self._read_offsets = self._batch_bytes_max = 0
 
     def close(self) -> None:
         self._client.close()
@@ -62,7 +63,7 @@ class BatchSource:
         try:
             while at < end:
                 try:
-                    data = self._fetch(where, at, fetch_bytes, ahead)
+                    data = self._fetch(where, at, self._size(at, end, fetch_bytes), ahead)
                 except KafkaError as error:
                     if error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
                         raise
@@ -73,10 +74,11 @@ class BatchSource:
                 reader = self._reader(data, at, end)
                 after = reader.end_offset()
                 if at < after < end:
-                    ahead = self._ahead(where, after, fetch_bytes)
+                    ahead = self._ahead(where, after, self._size(after, end, fetch_bytes))
                 yield from self._sections(where, reader)
                 if reader.next_offset > at:
                     idle_ms = 0
+                    self._read_offsets += reader.next_offset - at
                 elif self._ends_at(data) <= at:
                     return  # nothing visible is left: the log was cut
                 elif (idle_ms := idle_ms + _WAIT_MS) > _PATIENCE_MS:
@@ -103,7 +105,16 @@ class BatchSource:
                 ) from None
             if found is None:
                 return
+            self._read_bytes += found[0].size
+            self._batch_bytes_max = max(self._batch_bytes_max, found[0].size)
             yield found
+
+    def _size(self, at: int, end: int, most: int) -> int:
+        """How much to fetch for the offsets up to `end`, by the batches so far: the last one whole, and little beyond it."""
+        if not self._read_offsets:
+            return most
+        needed = (end - at) * self._read_bytes // self._read_offsets
+        return min(most, needed + needed // 32 + self._batch_bytes_max)
 
     def _ends_at(self, data: PartitionData) -> int:
         return data.last_stable_offset if self._committed and data.last_stable_offset >= 0 else data.high_watermark

@@ -241,20 +241,33 @@ class Scan:
         return wanted if not self.tally.records else min(wanted, CHUNK_RECORDS_MAX, max(100, fitting))
 
     def _read(self, reach: Reach, chunk: _Chunk) -> None:
-        """Read the offsets of the chunk. Compacted records, markers and aborted records have none."""
+        """Read the offsets of the chunk. Compacted records, markers and aborted records have none.
+
+        A batch that has nothing comes whole into the chunk at whose edge it is: its records need not be told apart then.
+        """
         yielded = self._yielded.get((reach.topic, reach.partition), ())
         for info, section in self._source.read(
             TopicPartition(reach.topic, reach.partition), chunk.start, chunk.end, self._fetch_bytes(chunk)
         ):
+            # What the bytes of a value with a schema hold is known only when they are read.
+            nothing = self._reading is None and not self._selection.may_take_of(section)
+            if nothing and reach.start <= info.base_offset and info.next_offset <= reach.end:
+                self._widen(chunk, info)
             whole = chunk.start <= info.base_offset and info.next_offset <= chunk.end
             if whole:
                 chunk.note_time(info.max_timestamp if info.is_log_append_time else info.base_timestamp, info.max_timestamp)
                 self.tally.records += info.record_count
                 self.tally.size_bytes += len(section)
-                # What the bytes of a value with a schema hold is known only when they are read.
-                if self._reading is None and not self._selection.may_take_of(section):
+                if nothing:
                     continue
             self._take(reach, chunk, info, section, yielded, counted=whole)
+
+    def _widen(self, chunk: _Chunk, info: BatchInfo) -> None:
+        """Only where the scan goes on: what is beyond the other end is scanned."""
+        if self._newest_first and info.next_offset <= chunk.end:
+            chunk.start = min(chunk.start, info.base_offset)
+        elif not self._newest_first and chunk.start <= info.base_offset:
+            chunk.end = max(chunk.end, info.next_offset)
 
     def _take(
         self, reach: Reach, chunk: _Chunk, info: BatchInfo, section: bytes, yielded: Collection[int], *, counted: bool
