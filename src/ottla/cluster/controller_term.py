@@ -137,7 +137,7 @@ class ControllerTerm:
             disabled = KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "topic deletion is disabled: delete.topic.enable=false")
             return update, [disabled for _ in requested]
         results: list[TopicResult] = []
-        found = [_find(image, name_or_id) for name_or_id in requested]
+        found = [find_topic(image, name_or_id) for name_or_id in requested]
         counts = Counter(topic.name for topic in found if isinstance(topic, TopicImage))
         removed: list[str] = []
         for topic in found:
@@ -281,7 +281,7 @@ def reelect(partition: PartitionImage, alive: Iterable[int]) -> PartitionImage:
     return PartitionImage(leader, partition.leader_epoch + 1, isr, partition.replicas, partition.partition_epoch + 1)
 
 
-def _find(image: ClusterImage, name_or_id: str | bytes) -> TopicResult:
+def find_topic(image: ClusterImage, name_or_id: str | bytes) -> TopicResult:
     if isinstance(name_or_id, str):
         topic = image.topics.get(name_or_id)
         return topic or KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic does not exist")

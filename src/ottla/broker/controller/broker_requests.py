@@ -14,11 +14,11 @@ from ottla.broker.controller.controller_state import ControllerState
 from ottla.broker.controller.metadata_writer import MetadataWriter
 from ottla.broker.controller.producer_ids import ProducerIds
 from ottla.cluster.broker_changes import IsrProposal, alter_partition, led_by, with_elections, with_partitions
+from ottla.cluster.controller_term import find_topic
 from ottla.cluster.image import ClusterImage, PartitionImage
 from ottla.cluster.reassignment import is_moving
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.stop_replica import StopReplicaPartitionState, StopReplicaTopicState
-from ottla.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -35,9 +35,9 @@ class BrokerRequests:
         self._producer_ids = producer_ids
 
     async def alter_partitions(
-        self, broker_id: int, broker_epoch: int, proposals: Sequence[tuple[TopicPartition, IsrProposal]]
+        self, broker_id: int, broker_epoch: int, proposals: Sequence[tuple[tuple[str | bytes, int], IsrProposal]]
     ) -> list[AlterPartitionResult]:
-        """For each proposal: the partition as it is now, or why it is refused."""
+        """For each proposal: the partition as it is now, or why it is refused. A topic is named by its name or its id."""
         reassigning: set[str] = set()
 
         def alter(image: ClusterImage) -> tuple[ClusterImage, list[AlterPartitionResult]]:
@@ -46,18 +46,21 @@ class BrokerRequests:
                 raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} is not registered with epoch {broker_epoch}")
             results: list[AlterPartitionResult] = []
             changed: list[tuple[str, int, PartitionImage]] = []
-            for key, proposal in proposals:
-                topic = image.topics.get(key.topic)
-                if topic is None or not 0 <= key.partition < len(topic.partitions):
+            for (name_or_id, number), proposal in proposals:
+                topic = find_topic(image, name_or_id)
+                if isinstance(topic, KafkaError):
+                    results.append(topic.code)
+                    continue
+                if not 0 <= number < len(topic.partitions):
                     results.append(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                     continue
-                present = topic.partitions[key.partition]
+                present = topic.partitions[number]
                 result = alter_partition(image, present, proposal)
                 results.append(result)
                 if isinstance(result, PartitionImage) and result is not present:
-                    changed.append((key.topic, key.partition, result))
+                    changed.append((topic.name, number, result))
                     if is_moving(result):
-                        reassigning.add(key.topic)
+                        reassigning.add(topic.name)
             return with_partitions(image, changed), results
 
         results = await self._writer.change(alter)

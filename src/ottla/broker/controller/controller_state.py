@@ -45,7 +45,9 @@ class ControllerState:
         """Includes the dynamic settings of this broker."""
         self.term: ControllerTerm | None = None
         self.image = ClusterImage("")
-        """The cluster as this controller last wrote it; empty while another broker is the controller."""
+        """The cluster as this controller last wrote it; empty while another broker is the controller, and while a term begins."""
+        self.image_term: ControllerTerm | None = None
+        """The term that wrote the image."""
         self.lock = ChangeLock()
         self.on_change: Callable[[ClusterImage, ClusterImage, float], None] | None = None
         """With metrics: told the image before and after a change, and the loop's time when it began."""
@@ -67,8 +69,9 @@ class ControllerState:
         return self.term
 
     def active_image(self) -> ClusterImage:
-        """The controller's image; KafkaError NOT_CONTROLLER on other brokers."""
-        self.active_term()
+        """The controller's image; KafkaError NOT_CONTROLLER on other brokers, and until this term has loaded the tree."""
+        if self.active_term() is not self.image_term:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is the controller, but has not loaded the metadata yet")
         return self.image
 
     def fence(self) -> list[Change]:

@@ -71,7 +71,7 @@ class MetadataWriter:
         await self._publisher.prepare(update.image)
         if state.term is not term:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "another broker is the controller now")
-        state.image = update.image
+        state.image, state.image_term = update.image, term
         acknowledgements = self._publisher.publish(before, update.image, created)
         self._on_commit()
         if state.on_change is not None:

@@ -9,7 +9,7 @@ from ottla.broker.controller.broker_requests import BrokerRequests
 from ottla.broker.network.context import RequestContext
 from ottla.cluster.broker_changes import UNKNOWN_EPOCH, IsrProposal
 from ottla.cluster.image import PartitionImage
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ErrorCode
 from ottla.protocol.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -17,7 +17,6 @@ from ottla.protocol.messages.alter_partition import (
     ResponsePartitionData,
     ResponseTopicData,
 )
-from ottla.types import TopicPartition
 
 _BY_ID_FROM = 2
 _BROKER_EPOCHS_FROM = 3
@@ -26,25 +25,17 @@ _BROKER_EPOCHS_FROM = 3
 async def handle(
     broker_requests: BrokerRequests, request: AlterPartitionRequest, context: RequestContext
 ) -> AlterPartitionResponse:
-    if not broker_requests.state.is_active:
-        raise KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
     response = AlterPartitionResponse()
-    proposals: list[tuple[TopicPartition, IsrProposal]] = []
+    proposals: list[tuple[tuple[str | bytes, int], IsrProposal]] = []
     places: list[ResponsePartitionData] = []
     for topic in request.topics:
-        by_id = context.version >= _BY_ID_FROM
-        name = broker_requests.state.image.topic_names.get(bytes(topic.topic_id)) if by_id else topic.topic_name
+        name_or_id = bytes(topic.topic_id) if context.version >= _BY_ID_FROM else topic.topic_name
         answer = ResponseTopicData(topic_id=topic.topic_id, topic_name=topic.topic_name)
         response.topics.append(answer)
         for partition in topic.partitions:
             place = ResponsePartitionData(partition_index=partition.partition_index)
             answer.partitions.append(place)
-            if name is None:
-                place.error_code = ErrorCode.UNKNOWN_TOPIC_ID
-                continue
-            proposals.append(
-                (TopicPartition(name, partition.partition_index), _proposal(request.broker_id, partition, context.version))
-            )
+            proposals.append(((name_or_id, partition.partition_index), _proposal(request.broker_id, partition, context.version)))
             places.append(place)
     outcomes = await broker_requests.alter_partitions(request.broker_id, request.broker_epoch, proposals)
     for place, outcome in zip(places, outcomes, strict=True):

@@ -304,6 +304,30 @@ def test_no_two_brokers_get_the_same_producer_ids() -> None:
     in_world(test)
 
 
+def test_a_term_that_loads_the_tree_answers_from_no_empty_image() -> None:
+    """C09: brokers ask a new controller before it knows their topics."""
+
+    async def test(world: World) -> None:
+        await world.add(1)
+        controller = world.active().controller
+        topic = await make(world, "t", (1,))
+        async with controller.state.lock:  # the term that begins waits for it
+            await controller.election.resign()
+            await until(lambda: controller.state.is_active)
+            proposal = IsrProposal(1, 0, [(1, controller.broker_epoch)], 0)
+            altered = asyncio.ensure_future(
+                controller.broker_requests.alter_partitions(1, controller.broker_epoch, [((topic.topic_id, 0), proposal)])
+            )
+            with pytest.raises(KafkaError, match="NOT_CONTROLLER"):
+                controller.partition_requests.reassignments()
+            with pytest.raises(KafkaError, match="NOT_CONTROLLER"):
+                await controller.broker_requests.allocate_producer_ids(1, controller.broker_epoch)
+        assert await altered == [controller.state.image.topics["t"].partitions[0]]
+        assert controller.partition_requests.reassignments() == []
+
+    in_world(test)
+
+
 def test_a_broker_that_is_not_the_controller_refuses_changes() -> None:
     async def test(world: World) -> None:
         await world.add(1, 2)
