@@ -107,7 +107,7 @@ class Asked:
             group_instance_id=instance_id,
             assignments=[SyncGroupRequestAssignment(member_id=member_id, assignment=b"")],
         )
-        shards.perform(hosted, shard.sync_group(sync, Reply(), shards.now()))
+        hosted.perform(shard.sync_group(sync, Reply(), shards.now()))
         found = self.group(group_id)
         assert (found.state_name, found.generation) == ("Stable", 1)
 
@@ -120,7 +120,7 @@ class Asked:
         )  # fmt: skip
         hosted, shard = shards.find(group_id)
         caller = Caller(1, "c", "/127.0.0.1", "")
-        shards.perform(hosted, shard.consumer_group_heartbeat(beat, caller, Reply(), shards.now()))
+        hosted.perform(shard.consumer_group_heartbeat(beat, caller, Reply(), shards.now()))
 
     def ask(self, frame: bytes) -> list[Any] | PendingReply | str | None:
         """The reply in its parts, one that waits, that the connection is closed, or None for no reply."""

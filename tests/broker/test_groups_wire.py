@@ -717,8 +717,8 @@ def test_timers_that_are_due_already_fire_too(play: Any) -> None:
         hosted.shard = SimpleNamespace(on_timer=on_timer)
         now_ms = shards.now().ms
         dues = [("a", now_ms - 1000), ("b", now_ms - 2000), ("gone", now_ms - 3000), ("c", now_ms + 20)]
-        shards.perform(hosted, Decision(timers=[SetTimer(("classic", name, "g"), due_ms) for name, due_ms in dues]))
-        shards.perform(hosted, Decision(timers=[CancelTimer(("classic", "gone", "g"))]))
+        hosted.perform(Decision(timers=[SetTimer(("classic", name, "g"), due_ms) for name, due_ms in dues]))
+        hosted.perform(Decision(timers=[CancelTimer(("classic", "gone", "g"))]))
         await asyncio.wait_for(all_fired, 60)
         assert sorted(key[1] for key in fired) == ["a", "again", "b", "c"]
         assert hosted.timers == {}

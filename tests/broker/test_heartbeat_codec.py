@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-from ottla.broker.coordinators.group_coordinators import OFFSETS_TOPIC
+from ottla.broker.coordinators.group_shards import OFFSETS_TOPIC
 from ottla.broker.network.dispatch import PendingReply
 from ottla.protocol.headers import encode_request
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
@@ -58,7 +58,7 @@ class Side(Asked):
         hosted, shard = shards.find(JOINING)
         decision = shard.on_timer(("classic", "nothing", JOINING), shards.now())
         shard.classic.rebalance.prepare(decision, self.group(JOINING), shards.now(), "a test")
-        shards.perform(hosted, decision)
+        hosted.perform(decision)
 
 
 def frame_of(version: int, request: HeartbeatRequest) -> bytes:

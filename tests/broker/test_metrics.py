@@ -316,7 +316,7 @@ def test_health_follows_the_life_of_the_broker(play: Play) -> None:
         found = await told(stage)
         assert value(found, "kafka_server_kafkaserver_brokerstate") == 3
         shards = stage.broker.groups.shards
-        loading = HostedShard[GroupShard](TopicPartition("__consumer_offsets", 7), 0)
+        loading = HostedShard[GroupShard](TopicPartition("__consumer_offsets", 7), 0, lambda hosted, decision: None)
         shards._hosted[7] = loading
         assert await page(stage, "/readyz") == (503, "loading __consumer_offsets-7\n")
         del shards._hosted[7]

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-from ottla.broker.coordinators.group_coordinators import OFFSETS_TOPIC
+from ottla.broker.coordinators.group_shards import OFFSETS_TOPIC
 from ottla.broker.network.dispatch import PendingReply
 from ottla.cluster.requests import NewTopic
 from ottla.protocol.headers import encode_request

@@ -308,12 +308,12 @@ def test_t05_a_transaction_past_its_time_is_aborted(play: Any, version: int) -> 
         await stage.topic()
         client = await Client.open(stage)
         transactions = stage.broker.transactions
-        transactions._timeout_check.stop()  # not before there is something to abort
+        transactions.timeouts.timeouts.stop()  # not before there is something to abort
         producer = await client.init(timeout_ms=1)
         if version < 12:
             await client.add(producer, 0)
         assert await client.produce(producer, b"late", version=version) == 0
-        transactions._timeout_check.start()
+        transactions.timeouts.timeouts.start()
         # The marker moves the last stable offset, and that wakes the fetch.
         assert await client.values(wait_ms=30_000, offset=0) == []
         assert (await client.describe()).transaction_state == "CompleteAbort"
@@ -353,7 +353,7 @@ def test_t06_what_was_decided_is_finished_after_a_restart(play: Any, generation:
             if generation == 1:
                 await client.add(producer, partition)
             assert await client.produce(producer, b"x", partition=partition, version=9 if generation == 1 else 12) == 0
-        stage.broker.transactions.perform_effect = lambda hosted, marker: None
+        stage.broker.marker_delivery.deliver = lambda hosted, marker: None
         await client.end(producer, commit=commit, version=4 if generation == 1 else 5)
         assert (await client.describe()).transaction_state == ("PrepareCommit" if commit else "PrepareAbort")
         assert await client.values() == []
@@ -406,7 +406,7 @@ def test_t07_end_txn_again_and_otherwise(play: Any) -> None:
         assert await client.end(producer) == NONE
         assert await client.end(producer) == NONE
         assert await client.end(producer, commit=False) == INVALID_STATE
-        stage.broker.transactions.perform_effect = lambda hosted, marker: None
+        stage.broker.marker_delivery.deliver = lambda hosted, marker: None
         await client.add(producer, 0)
         assert await client.end(producer) == NONE
         assert await client.end(producer) == ErrorCode.CONCURRENT_TRANSACTIONS
@@ -582,12 +582,12 @@ def test_t11_the_next_transaction_waits_for_the_marker_of_the_one_before(play: A
         client = await Client.open(stage)
         first = await client.init()
         assert await client.produce(first, b"1", version=12) == 0
-        transactions = stage.broker.transactions
-        write, owed = transactions.perform_effect, []
-        transactions.perform_effect = lambda hosted, marker: owed.append((hosted, marker))
+        delivery = stage.broker.marker_delivery
+        write, owed = delivery.deliver, []
+        delivery.deliver = lambda hosted, marker: owed.append((hosted, marker))
         second = await client.end(first, commit=False, version=5)
         assert await client.produce(second, b"2", version=12) == ErrorCode.CONCURRENT_TRANSACTIONS
-        transactions.perform_effect = write
+        delivery.deliver = write
         for hosted, marker in owed:
             write(hosted, marker)
         assert await client.produce(second, b"2", version=12) == 0
@@ -714,12 +714,12 @@ def test_ids_nobody_uses_are_forgotten(play: Any) -> None:
     async def case(stage: Any) -> None:
         client = await Client.open(stage)
         producer = await client.init()
-        stage.broker.transactions._expire_ids()
+        stage.broker.transactions.timeouts.expire_ids()
         assert (await client.describe()).producer_id == producer[0]
         shard = stage.broker.transactions.shards.find("tx")[1]
         clock = stage.broker.world.clock
         later = clock.now_ms() + 10_000_000
-        stage.broker.transactions.shards.perform(stage.broker.transactions.shards.find("tx")[0], shard.expire_ids(later))
+        stage.broker.transactions.shards.find("tx")[0].perform(shard.expire_ids(later))
         assert (await client.describe()).error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
         assert (await client.init())[0] != producer[0]
 

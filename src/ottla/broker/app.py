@@ -22,8 +22,14 @@ from ottla.broker.clock_watch import ClockWatch
 from ottla.broker.controller.standalone_configs import ConfigRequests
 from ottla.broker.controller.standalone_controller import StandaloneController
 from ottla.broker.coordinators.group_coordinators import GroupCoordinators
+from ottla.broker.coordinators.group_shards import GroupShards, offsets_topic
+from ottla.broker.coordinators.marker_delivery import MarkerDelivery
 from ottla.broker.coordinators.marker_writer import MarkerWriter
+from ottla.broker.coordinators.new_producer_ids import NewProducerIds
+from ottla.broker.coordinators.shard_host import ShardHost
 from ottla.broker.coordinators.transaction_coordinators import TransactionCoordinators
+from ottla.broker.coordinators.transaction_shards import TransactionShards, transactions_topic
+from ottla.broker.coordinators.transaction_timeouts import TransactionTimeouts
 from ottla.broker.coordinators.transaction_verifier import TransactionVerifier
 from ottla.broker.handlers import served
 from ottla.broker.metadata.delegation_tokens import DelegationTokens
@@ -72,6 +78,7 @@ if TYPE_CHECKING:
     from ottla.broker.authorization.guard import Guard
     from ottla.broker.cluster_member import ClusterMember
     from ottla.broker.controller.cluster_controller import ClusterController
+    from ottla.broker.coordinators.marker_sender import MarkerSender
     from ottla.broker.monitoring.monitor import Monitor
     from ottla.broker.network.listener_tls import TlsOfListeners
 
@@ -424,22 +431,31 @@ class Broker:
 
     def _build_coordinators(self) -> None:
         metadata, partitions, purgatory, clock = self.metadata, self.partitions, self.purgatory, self.world.clock
-        inter_broker = self.cluster.inter_broker if self.is_in_cluster else None
-        self.groups = GroupCoordinators(metadata, partitions, purgatory, lambda: self.controller, self.world, self.clock_watch)
+        topic = offsets_topic(metadata, partitions, lambda: self.controller)
+        kind = GroupShards(metadata, topic)
+        shards = ShardHost(kind, topic, partitions, purgatory, clock)
+        self.groups = GroupCoordinators(metadata, kind, shards, self.world.random, self.clock_watch)
         if self._guard is not None:
             self.groups.may_describe = self._guard.may_describe
         self._undo.append(self.groups.close)
-        self.marker_writer = MarkerWriter(partitions, self.groups, clock)
-        self.transactions = TransactionCoordinators(
-            metadata,
-            partitions,
-            purgatory,
-            lambda: self.controller,
-            clock,
-            self.clock_watch,
-            self.marker_writer,
-            inter_broker,
-        )
+        self.marker_writer = MarkerWriter(partitions, self.groups, purgatory, clock)
+        self._build_transactions()
+
+    def _build_transactions(self) -> None:
+        metadata, partitions, clock = self.metadata, self.partitions, self.world.clock
+        inter_broker = self.cluster.inter_broker if self.is_in_cluster else None
+        sender: MarkerSender | None = None
+        if inter_broker is not None:
+            from ottla.broker.coordinators.marker_sender import MarkerSender
+
+            sender = MarkerSender(inter_broker, metadata)
+        self.marker_delivery = delivery = MarkerDelivery(metadata, self.marker_writer, sender, clock)
+        self._undo.append(delivery.close)
+        topic = transactions_topic(metadata, partitions, lambda: self.controller)
+        shards = ShardHost(TransactionShards(metadata, delivery), topic, partitions, self.purgatory, clock)
+        producer_ids = NewProducerIds(lambda: self.controller)
+        timeouts = TransactionTimeouts(metadata, shards, producer_ids, self.clock_watch)
+        self.transactions = TransactionCoordinators(shards, producer_ids, timeouts)
         self._undo.append(self.transactions.close)
         self.verifier = TransactionVerifier(self.transactions, metadata, inter_broker)
 

@@ -42,7 +42,7 @@ class InternalTopic:
         metadata: LocalMetadata,
         partitions: Partitions,
         controller: Callable[[], Controller],
-        definition: Callable[[], NewTopic],
+        definition: Callable[[LocalMetadata], NewTopic],
     ) -> None:
         self.name = name
         self.image: TopicImage | None = None
@@ -66,6 +66,11 @@ class InternalTopic:
         self.image = topic
         self.partition_count = len(topic.partitions) if topic is not None else 0
         return changed
+
+    @property
+    def message_bytes_max(self) -> int:
+        """`max.message.bytes` of the topic."""
+        return self._partitions.topic_settings(self.name).int("max.message.bytes")
 
     def partition_for(self, key: str) -> int:
         return positive_hash(key) % self.partition_count
@@ -107,7 +112,7 @@ class InternalTopic:
                 self._creation = None
 
     async def _create_once(self) -> None:
-        for outcome in await self._controller().topic_requests.create([self._definition()]):
+        for outcome in await self._controller().topic_requests.create([self._definition(self._metadata)]):
             if not isinstance(outcome, KafkaError) or outcome.code == ErrorCode.TOPIC_ALREADY_EXISTS:
                 continue
             if outcome.code == ErrorCode.LEADER_NOT_AVAILABLE:

@@ -12,42 +12,30 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.broker.replicas.commit_wait import CommitWait, wait_for_commits
+from ottla.broker.coordinators.shard_host import now_of
+from ottla.broker.replicas.commit_wait import CommitWait
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
     from ottla.broker.coordinators.marker_sender import MarkerSender
     from ottla.broker.coordinators.marker_writer import MarkerWriter
-    from ottla.broker.coordinators.shard_host import HostedShard, ShardHost
+    from ottla.broker.coordinators.shard_host import HostedShard
     from ottla.broker.metadata.local_metadata import LocalMetadata
-    from ottla.broker.network.inter_broker import InterBroker
-    from ottla.broker.network.purgatory import Purgatory
     from ottla.coordinator.txn.pending_markers import Marker
     from ottla.coordinator.txn.shard import TransactionShard
+    from ottla.ports import Clock
 
 logger = logging.getLogger(__name__)
 
 
 class MarkerDelivery:
-    def __init__(
-        self,
-        shards: ShardHost[TransactionShard],
-        metadata: LocalMetadata,
-        writer: MarkerWriter,
-        purgatory: Purgatory,
-        inter_broker: InterBroker | None,
-    ) -> None:
-        self._shards = shards
+    def __init__(self, metadata: LocalMetadata, writer: MarkerWriter, sender: MarkerSender | None, clock: Clock) -> None:
+        """`sender`: None on a broker alone."""
         self._metadata = metadata
         self._writer = writer
-        self._purgatory = purgatory
-        self._sender: MarkerSender | None = None
-        """Of a broker in a cluster."""
-        if inter_broker is not None:
-            from ottla.broker.coordinators.marker_sender import MarkerSender
-
-            self._sender = MarkerSender(inter_broker, metadata)
+        self._sender = sender
+        self._clock = clock
 
     def close(self) -> None:
         if self._sender is not None:
@@ -97,7 +85,7 @@ class MarkerDelivery:
             done.append(topic_partition)
         else:
             timeout_ms = self._metadata.settings.int("request.timeout.ms")
-            wait_for_commits(self._purgatory, [wait], timeout_ms, partial(self._commit_ended, hosted, marker, wait))
+            self._writer.when_committed([wait], timeout_ms, partial(self._commit_ended, hosted, marker, wait))
         return True
 
     def _commit_ended(self, hosted: HostedShard[TransactionShard], marker: Marker, wait: CommitWait) -> None:
@@ -145,8 +133,8 @@ class MarkerDelivery:
         shard = hosted.shard
         if shard is None:
             return
-        now = self._shards.now()
+        now = now_of(self._clock)
         decision = shard.markers_written(marker, partitions, now.wall_ms)
-        self._shards.perform(hosted, decision)
+        hosted.perform(decision)
         if retry or (decision.records and shard.pending_markers.get(marker.transactional_id) is not None):
-            self._shards.perform(hosted, shard.retry_markers(marker, now))
+            hosted.perform(shard.retry_markers(marker, now))

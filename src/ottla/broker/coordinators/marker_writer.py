@@ -6,21 +6,28 @@ marker on `__consumer_offsets` also completes the offsets that the transaction c
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
-from ottla.broker.coordinators.group_coordinators import OFFSETS_TOPIC
-from ottla.broker.replicas.commit_wait import CommitWait
+from ottla.broker.coordinators.group_shards import OFFSETS_TOPIC
+from ottla.broker.replicas.commit_wait import CommitWait, wait_for_commits
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
+    import asyncio
+
     from ottla.broker.coordinators.group_coordinators import GroupCoordinators
+    from ottla.broker.network.purgatory import Purgatory
     from ottla.broker.replicas.partitions import Partitions
     from ottla.ports import Clock
 
+T = TypeVar("T")
+
 
 class MarkerWriter:
-    def __init__(self, partitions: Partitions, groups: GroupCoordinators, clock: Clock) -> None:
+    def __init__(self, partitions: Partitions, groups: GroupCoordinators, purgatory: Purgatory, clock: Clock) -> None:
         self._partitions = partitions
+        self._purgatory = purgatory
         self._groups = groups
         self._clock = clock
 
@@ -51,3 +58,7 @@ class MarkerWriter:
             self._groups.marker_written(topic_partition.partition, producer_id, commit=commit)
         end_offset = info.last_offset + 1
         return CommitWait(self._partitions, partition, end_offset) if partition.log.high_watermark < end_offset else None
+
+    def when_committed(self, waits: Sequence[CommitWait], timeout_ms: int, answer: Callable[[], T]) -> asyncio.Future[T]:
+        """`answer()` once the markers are committed, or their waits ended otherwise."""
+        return wait_for_commits(self._purgatory, waits, timeout_ms, answer)

@@ -46,7 +46,9 @@ S = TypeVar("S", bound=Shard)
 class HostedShard(Generic[S]):
     """One shard in one leader epoch."""
 
-    def __init__(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
+    def __init__(
+        self, topic_partition: TopicPartition, leader_epoch: int, perform: Callable[[HostedShard[S], Decision], None]
+    ) -> None:
         self.topic_partition = topic_partition
         self.leader_epoch = leader_epoch
         self.shard: S | None = None
@@ -58,6 +60,11 @@ class HostedShard(Generic[S]):
         """The timers that are set, each with the number of its entry in the heap of `ShardTimers`."""
         self.waiting: dict[Reply[Any], None] = {}
         """Replies of requests that wait in the shard or for a commit."""
+        self._perform = perform
+
+    def perform(self, decision: Decision) -> None:
+        """Perform what the shard decided without a request."""
+        self._perform(self, decision)
 
 
 class Coordinator(Protocol[S]):
@@ -65,8 +72,8 @@ class Coordinator(Protocol[S]):
 
     def new_shard(self, partition: int) -> S: ...
 
-    def on_loaded(self, hosted: HostedShard[S], shard: S) -> None:
-        """A shard has been loaded and coordinates from now on."""
+    def on_loaded(self, hosted: HostedShard[S], shard: S, now: Now) -> Iterator[Decision]:
+        """A shard has been loaded and coordinates from now on. What it decides first, one after the other."""
         ...
 
     def perform_effect(self, hosted: HostedShard[S], effect: Any) -> None:
@@ -134,6 +141,11 @@ class ShardHost(Generic[S]):
         """The shards that are loaded now."""
         return [(hosted, hosted.shard) for hosted in self._hosted.values() if hosted.shard is not None]
 
+    @property
+    def any(self) -> bool:
+        """Whether this broker coordinates a partition of the topic."""
+        return bool(self._hosted)
+
     def loading(self) -> list[TopicPartition]:
         """The partitions whose shards are being loaded."""
         return [hosted.topic_partition for hosted in self._hosted.values() if hosted.shard is None]
@@ -153,8 +165,7 @@ class ShardHost(Generic[S]):
     # Asking a shard
 
     def now(self) -> Now:
-        clock = self._clock
-        return Now(int(clock.monotonic() * 1000), clock.now_ms())
+        return now_of(self._clock)
 
     def reply_of(self, hosted: HostedShard[S], reply: Reply[T], decision: Decision) -> T | asyncio.Future[T]:
         """Perform what a shard decided for a request; its response, or a future of it."""
@@ -162,9 +173,6 @@ class ShardHost(Generic[S]):
         if reply.done:
             return reply.result()
         return reply.wait_in(hosted.waiting, self._loop)
-
-    def perform(self, hosted: HostedShard[S], decision: Decision) -> None:
-        self._writer.perform(hosted, decision)
 
     def when_committed(self, hosted: HostedShard[S], read: Callable[[], T]) -> T | asyncio.Future[T]:
         """`read()` once all that is in the log now is committed: a failover cannot undo what a reader has seen."""
@@ -190,7 +198,7 @@ class ShardHost(Generic[S]):
             self._unload(hosted, KafkaError(ErrorCode.NOT_COORDINATOR, "the coordinator moved to another broker"))
         for number, leader_epoch in led.items():
             if number not in self._hosted:
-                self._load(HostedShard(TopicPartition(self.topic.name, number), leader_epoch))
+                self._load(HostedShard(TopicPartition(self.topic.name, number), leader_epoch, self._writer.perform))
 
     def _load(self, hosted: HostedShard[S]) -> None:
         try:
@@ -205,7 +213,10 @@ class ShardHost(Generic[S]):
     def _loaded(self, hosted: HostedShard[S], shard: S) -> None:
         hosted.shard = shard
         self._load_times_s.append(self._clock.monotonic() - hosted.since)
-        self._coordinator.on_loaded(hosted, shard)
+        for decision in self._coordinator.on_loaded(hosted, shard, self.now()):
+            self._writer.perform(hosted, decision)
+            if hosted.shard is not shard:
+                return  # its records could not be appended: it is loaded again
 
     def _unload(self, hosted: HostedShard[S], error: KafkaError | None = None) -> None:
         if not hosted.unloaded:
@@ -222,8 +233,12 @@ class ShardHost(Generic[S]):
     def _reload(self, hosted: HostedShard[S], error: KafkaError) -> None:
         """Records could not be appended."""
         self._unload(hosted, error)
-        self._load(HostedShard(hosted.topic_partition, hosted.leader_epoch))
+        self._load(HostedShard(hosted.topic_partition, hosted.leader_epoch, self._writer.perform))
 
     def _timer_due(self, hosted: HostedShard[S], key: TimerKey) -> None:
         if hosted.shard is not None:
             self._writer.perform(hosted, hosted.shard.on_timer(key, self.now()))
+
+
+def now_of(clock: Clock) -> Now:
+    return Now(int(clock.monotonic() * 1000), clock.now_ms())

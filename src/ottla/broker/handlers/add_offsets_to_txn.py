@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Final
 
-from ottla.broker.coordinators.group_coordinators import OFFSETS_TOPIC, GroupCoordinators
+from ottla.broker.coordinators.group_coordinators import GroupCoordinators
+from ottla.broker.coordinators.group_shards import OFFSETS_TOPIC
 from ottla.broker.coordinators.reply import Reply
 from ottla.broker.coordinators.transaction_coordinators import TransactionCoordinators
 from ottla.broker.network.context import RequestContext

@@ -10,7 +10,8 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Final
 
-from ottla.broker.coordinators.group_coordinators import OFFSETS_TOPIC, GroupCoordinators
+from ottla.broker.coordinators.group_coordinators import GroupCoordinators
+from ottla.broker.coordinators.group_shards import OFFSETS_TOPIC
 from ottla.broker.coordinators.reply import Reply
 from ottla.broker.coordinators.transaction_verifier import RefusalsLater, TransactionVerifier
 from ottla.broker.handlers.unknown_partitions import answered, refuse_unknown

@@ -12,8 +12,7 @@ from collections.abc import Awaitable
 from ottla.broker.coordinators.marker_writer import MarkerWriter
 from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.network.context import RequestContext
-from ottla.broker.network.purgatory import Purgatory
-from ottla.broker.replicas.commit_wait import CommitWait, wait_for_commits
+from ottla.broker.replicas.commit_wait import CommitWait
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
@@ -27,7 +26,6 @@ from ottla.types import TopicPartition
 
 def handle(
     marker_writer: MarkerWriter,
-    purgatory: Purgatory,
     metadata: LocalMetadata,
     request: WriteTxnMarkersRequest,
     context: RequestContext,
@@ -60,7 +58,7 @@ def handle(
         return response
 
     timeout_ms = metadata.settings.int("request.timeout.ms")
-    return wait_for_commits(purgatory, [wait for wait, _ in waits], timeout_ms, answer_all)
+    return marker_writer.when_committed([wait for wait, _ in waits], timeout_ms, answer_all)
 
 
 def refuse(request: WriteTxnMarkersRequest, error: KafkaError) -> WriteTxnMarkersResponse:

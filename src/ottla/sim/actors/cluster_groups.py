@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from ottla.broker.coordinators.group_coordinators import OFFSETS_TOPIC
+from ottla.broker.coordinators.group_shards import OFFSETS_TOPIC
 from ottla.client.connection import ClientConnection
 from ottla.coordinator.shard import positive_hash
 from ottla.errors import ErrorCode

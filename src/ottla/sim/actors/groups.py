@@ -14,7 +14,7 @@ from itertools import pairwise
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.broker.coordinators.group_coordinators import OFFSETS_TOPIC
+from ottla.broker.coordinators.group_shards import OFFSETS_TOPIC
 from ottla.coordinator.shard import positive_hash
 from ottla.errors import ErrorCode
 from ottla.ports import Network

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.coordinators.group_coordinators import group_config, uuid_text
+from ottla.broker.coordinators.group_coordinators import uuid_text
+from ottla.broker.coordinators.group_shards import group_config
 from ottla.broker.coordinators.reply import Reply
 from ottla.broker.coordinators.shard_loader import ShardLoader
 from ottla.broker.coordinators.shard_writer import batches

@@ -22,7 +22,7 @@ def test_a_timer_set_anew_for_the_rest_of_a_millisecond_waits_for_it() -> None:
 
     async def main() -> None:
         clock = SimClock(loop)
-        hosted = HostedShard(TopicPartition("t", 0), 0)  # type: ignore[var-annotated]
+        hosted = HostedShard(TopicPartition("t", 0), 0, lambda hosted, decision: None)  # type: ignore[var-annotated]
 
         def on_due(hosted: Any, key: Any) -> None:
             fired.append(loop.time())
@@ -47,7 +47,7 @@ def test_a_clock_that_is_set_moves_no_timer() -> None:
     async def main() -> None:
         clock = SimClock(loop)
         timers = ShardTimers(loop, clock, lambda hosted, key: fired.append((key, round(loop.time() - begin, 2))))
-        hosted = HostedShard(TopicPartition("t", 0), 0)  # type: ignore[var-annotated]
+        hosted = HostedShard(TopicPartition("t", 0), 0, lambda hosted, decision: None)  # type: ignore[var-annotated]
         begin = loop.time()
         for step_ms in (3_600_000, -3_600_000):
             due_ms = int(clock.monotonic() * 1000) + 5000

@@ -9,9 +9,14 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.coordinators.marker_delivery import MarkerDelivery
 from ottla.broker.coordinators.marker_writer import MarkerWriter
+from ottla.broker.coordinators.new_producer_ids import NewProducerIds
 from ottla.broker.coordinators.reply import Reply
-from ottla.broker.coordinators.transaction_coordinators import TRANSACTIONS_TOPIC, TransactionCoordinators
+from ottla.broker.coordinators.shard_host import ShardHost
+from ottla.broker.coordinators.transaction_coordinators import TransactionCoordinators
+from ottla.broker.coordinators.transaction_shards import TRANSACTIONS_TOPIC, TransactionShards, transactions_topic
+from ottla.broker.coordinators.transaction_timeouts import TransactionTimeouts
 from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.network.purgatory import Purgatory
 from ottla.broker.replicas.commit_wait import CommitWait
@@ -65,7 +70,7 @@ class Replica:
 class RecordingMarkerWriter(MarkerWriter):
     def __init__(self, broker: FakeBroker) -> None:
         groups: Any = None
-        super().__init__(broker.partitions, groups, broker.clock)
+        super().__init__(broker.partitions, groups, broker.purgatory, broker.clock)
         self._markers = broker.markers
 
     def write(
@@ -104,16 +109,13 @@ class Stage:
         loop = asyncio.get_running_loop()
         self.broker = FakeBroker(loop)
         broker = self.broker
-        self.host = TransactionCoordinators(
-            broker.metadata,
-            broker.partitions,
-            broker.purgatory,
-            lambda: broker.controller,
-            broker.clock,
-            broker.clock,
-            RecordingMarkerWriter(broker),
-            None,
-        )
+        metadata = broker.metadata
+        delivery = MarkerDelivery(metadata, RecordingMarkerWriter(broker), None, broker.clock)
+        topic = transactions_topic(metadata, broker.partitions, lambda: broker.controller)
+        shards = ShardHost(TransactionShards(metadata, delivery), topic, broker.partitions, broker.purgatory, broker.clock)
+        producer_ids = NewProducerIds(lambda: broker.controller)
+        timeouts = TransactionTimeouts(metadata, shards, producer_ids, broker.clock)
+        self.host = TransactionCoordinators(shards, producer_ids, timeouts)
         self.host.apply(broker.image)
 
     def init(self) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from ottla.broker.coordinators.group_coordinators import OFFSETS_TOPIC
+from ottla.broker.coordinators.group_shards import OFFSETS_TOPIC
 from ottla.errors import ErrorCode
 from ottla.sim.actors.play import Actor
 from ottla.sim.actors.readers import commit_offset, fetch_committed_offsets
