@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, cast
 
 from ottla.broker.controller.cluster_controller import ClusterController
+from ottla.broker.metadata.dynamic_configs import DynamicConfigs
 from ottla.broker.network.inter_broker import PeerUnavailable
 from ottla.cluster.image import BrokerImage, ClusterImage, Endpoint, TopicImage
 from ottla.cluster.requests import NewTopic
@@ -49,7 +50,7 @@ class World:
     async def add(self, *numbers: int) -> list[Member]:
         members = [Member(self, number) for number in numbers]
         self.members.update({member.number: member for member in members})
-        await asyncio.gather(*(member.controller.start() for member in members))
+        await asyncio.gather(*(member.controller.start(member.refused.append) for member in members))
         return members
 
     def active(self) -> Member:
@@ -87,6 +88,10 @@ class Metadata:
         self._world = world
 
     @property
+    def broker_epoch(self) -> int:
+        return self._world.members[self.broker_id].controller.broker_epoch
+
+    @property
     def image(self) -> ClusterImage:
         return self._world.active().controller.state.image
 
@@ -102,11 +107,10 @@ class Member:
         self.controller = ClusterController(
             self.store,
             cast(Any, metadata),
-            cast(Any, self),
+            DynamicConfigs(self.store, cast(Any, self)),
             cast(Any, world),
             SystemClock(),
             SeededRandom(random.Random(number)),
-            self.refused.append,
         )
 
     def configure_topic(self, name: str, config: dict[str, str]) -> None:

@@ -541,10 +541,10 @@ class Broker:
             await self._make_store_durable()
 
     async def _join_cluster(self) -> None:
-        self.controller = controller = self.cluster.build_controller(self._fail)
+        self.controller = controller = self.cluster.build_controller()
         self._undo.append(controller.stop)
         controller.dynamic_configs.on_clients = self._clients_configured
-        await self.cluster.join(check_advertised=self._given_store is None)
+        await self.cluster.join(self._fail, check_advertised=self._given_store is None)
         self.server.ip_rate = self._connection_rate_of
 
     def _connection_rate_of(self, host: str) -> int | None:

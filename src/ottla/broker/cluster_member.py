@@ -14,6 +14,7 @@ from typing import Final
 
 from ottla.broker.controller.cluster_controller import ClusterController
 from ottla.broker.controller.controller_client import BrokerClient
+from ottla.broker.metadata.dynamic_configs import DynamicConfigs
 from ottla.broker.metadata.identity import check_addresses
 from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.metadata.metadata_cache import MetadataCache
@@ -84,29 +85,29 @@ class ClusterMember:
         self.fetchers = ReplicaFetchers(self._metadata, self.inter_broker, self._world.clock, flusher, checkpoints)
         self.control_requests = ControlRequests(self._metadata, self.metadata_cache, partitions, self.fetchers, on_roles_changed)
 
-    def build_controller(self, on_refused: Callable[[str], None]) -> ClusterController:
-        """This broker's part in the cluster's controller. `on_refused` is called if the cluster refuses its registration."""
+    def build_controller(self) -> ClusterController:
+        """This broker's part in the cluster's controller."""
         metadata, world, cache = self._metadata, self._world, self.metadata_cache
         metadata.image = cache.image
         client = BrokerClient(metadata, self.inter_broker, self.control_requests.handle)
-        self._controller = controller = ClusterController(
-            self._store, metadata, cache, client, world.clock, world.random, on_refused
-        )
+        configs = DynamicConfigs(self._store, cache)
+        self._controller = controller = ClusterController(self._store, metadata, configs, client, world.clock, world.random)
         metadata.registration_epoch = lambda: controller.broker_epoch
         return controller
 
-    async def join(self, *, check_advertised: bool) -> None:
+    async def join(self, on_refused: Callable[[str], None], *, check_advertised: bool) -> None:
         """Register this broker and take part in the election of the controller. StoreError if the store cannot be reached.
 
-        `check_advertised`: whether to compare the advertised listeners with those of other brokers first.
+        `on_refused` is called if the cluster refuses to register this broker again later. `check_advertised`: whether to compare
+        the advertised listeners with those of other brokers first.
         """
         controller, metadata = self._controller, self._metadata
         if check_advertised:
-            expiry_s = controller.election.expiry_s
+            expiry_s = controller.registration.expiry_s
             await retry_unavailable(
                 lambda: check_addresses(self._store, metadata.broker_id, metadata.endpoints, self._world.clock, expiry_s)
             )
-        await controller.start()
+        await controller.start(on_refused)
         self.metadata_cache.begin(await retry_unavailable(lambda: load_brokers(self._store)), controller.controller_id)
 
     def start(self) -> None:

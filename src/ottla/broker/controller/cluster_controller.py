@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from ottla.broker.controller.acl_requests import AclRequests
 from ottla.broker.controller.admin_znodes import AdminZnodes
@@ -20,11 +19,13 @@ from ottla.broker.controller.cluster_configs import ClusterConfigs
 from ottla.broker.controller.controller_channels import ControlRequestSender
 from ottla.broker.controller.controller_client import BrokerClient, ControllerClient
 from ottla.broker.controller.controller_state import ControllerState
-from ottla.broker.controller.election import Election, encode_registration
+from ottla.broker.controller.election import Election
+from ottla.broker.controller.leader_elections import LeaderElections
 from ottla.broker.controller.metadata_writer import MetadataWriter
 from ottla.broker.controller.offline_replicas import OfflineReplicas
 from ottla.broker.controller.partition_requests import PartitionRequests
 from ottla.broker.controller.producer_ids import ProducerIds
+from ottla.broker.controller.registration import BrokerRegistration
 from ottla.broker.controller.topic_deletion import TopicDeletion
 from ottla.broker.controller.topic_requests import TopicRequests
 from ottla.broker.controller.topic_znodes import TopicZnodes
@@ -33,12 +34,10 @@ from ottla.broker.metadata.acl_follower import AclFollower
 from ottla.broker.metadata.dynamic_configs import DynamicConfigs
 from ottla.broker.metadata.identity import ensure_base_paths, find_cluster_id
 from ottla.broker.metadata.local_metadata import LocalMetadata
-from ottla.broker.metadata.metadata_cache import MetadataCache
-from ottla.broker.metadata.tree import load_brokers, load_image, retry_unavailable
+from ottla.broker.metadata.tree import load_image, retry_unavailable
 from ottla.cluster import znodes
-from ottla.cluster.broker_changes import with_brokers, with_elections, with_partitions
+from ottla.cluster.broker_changes import with_elections
 from ottla.cluster.controller_term import ControllerTerm, MetadataUpdate
-from ottla.cluster.elections import unbalanced
 from ottla.cluster.image import BrokerImage, ClusterImage
 from ottla.cluster.tree_changes import state_changes
 from ottla.errors import ErrorCode, KafkaError
@@ -46,60 +45,40 @@ from ottla.ports import Clock, Create, MetadataStore, Random, StoreError
 
 logger = logging.getLogger(__name__)
 
-_FIRST_BALANCE_S: Final = 5.0
-
 
 class ClusterController:
     def __init__(
         self,
         store: MetadataStore,
         metadata: LocalMetadata,
-        cache: MetadataCache,
+        configs: DynamicConfigs,
         client: BrokerClient,
         clock: Clock,
         random: Random,
-        on_refused: Callable[[str], None],
     ) -> None:
-        """`cache` gets the dynamic configs. `on_refused`: this broker cannot register and has to stop."""
+        self.dynamic_configs = configs
         self._store = store
-        self._cache = cache
         self._random = random
-        self._static_settings = settings = metadata.settings
-        broker_id = metadata.broker_id
+        self._static_settings = metadata.settings
         self._cluster_id = ""
         self._loops: list[asyncio.Task[None]] = []
-        self.state = state = ControllerState(broker_id, settings)
-        self._acl_follower: AclFollower | None = None
+        self.state = state = ControllerState(metadata.broker_id, metadata.settings)
+        acls: AclFollower | None = None
         if metadata.authorizer is not None:
-            self._acl_follower = AclFollower(store, metadata.authorizer, broker_id)
-        acls = self._acl_follower
-        self.election = Election(
-            store,
-            broker_id,
-            lambda: encode_registration(broker_id, state.settings, metadata.endpoints, clock.now_ms()),
-            clock,
-            begin_term=self._begin_term,
-            end_term=self._end_term,
-            refused=on_refused,
-            # ZooKeeper expires a session at the first tick after its timeout; a tick takes three seconds by default.
-            expiry_s=settings.int("zookeeper.session.timeout.ms") / 1000 + 4,
-            also_register=acls.registration if acls is not None else tuple,
-            registered_again=acls.registered_again if acls is not None else lambda: None,
-        )
+            acls = AclFollower(store, metadata.authorizer, metadata.broker_id)
+        self._acl_follower = acls
+        self.registration = BrokerRegistration(store, metadata, clock, acls)
+        self.election = Election(store, self.registration, clock, self)
         self._sender = ControlRequestSender(state, client.send, self._responded)
         self._writer = MetadataWriter(store, state, self._sender, on_conflict=self._conflicted, on_commit=self._committed)
-        self.dynamic_configs = DynamicConfigs(
-            store,
-            on_topics=self._topics_configured,
-            on_brokers=self._brokers_configured,
-            on_groups=cache.configure_groups,
-            on_client_metrics=cache.configure_client_metrics,
-        )
+        self._leaders = LeaderElections(store, state, self._writer)
         self.acl_requests: AclRequests | None = None
         if metadata.authorizer is not None:
             # A broker that can neither acknowledge nor be reached loses its registration within that time.
-            within_s = self.election.expiry_s + 2
-            self.acl_requests = AclRequests(store, metadata.authorizer, broker_id, clock, acls, acknowledged_within_s=within_s)
+            within_s = self.registration.expiry_s + 2
+            self.acl_requests = AclRequests(
+                store, metadata.authorizer, metadata.broker_id, clock, acls, acknowledged_within_s=within_s
+            )
         remote = ControllerClient(client.call, metadata, self.election)
         self._watcher = TreeWatcher(store, state, self.election.resign)
         self._deletion = TopicDeletion(store, state, self._writer, self._watcher)
@@ -107,40 +86,44 @@ class ClusterController:
         self._offline = OfflineReplicas(store, state, self._writer, self._sender)
         self.topic_requests = TopicRequests(state, self._writer, random, deletion=self._deletion, forward=remote.create_topics)
         self.partition_requests = PartitionRequests(state, self._writer)
-        self.config_requests = ClusterConfigs(store, state, self.dynamic_configs, metadata)
+        self.config_requests = ClusterConfigs(store, state, configs, metadata)
         self.producer_ids = ProducerIds(store, state, remote.allocate_producer_ids)
         self.broker_requests = BrokerRequests(state, self._writer, self._sender, self.producer_ids)
         self._admin_znodes = AdminZnodes(store, state, self.partition_requests, self._watcher)
         self._watcher.readers = (
-            self._read_brokers,
+            self._leaders.read_brokers,
             self._topic_znodes.read,
             self._deletion.read_marks,
             self._offline.read_log_dir_events,
             self._admin_znodes.read,
         )
+        configs.on_topics = self._leaders.topics_configured
+        configs.on_brokers = self._brokers_configured
 
     @property
     def broker_epoch(self) -> int:
-        return self.election.broker_epoch
+        return self.registration.epoch
 
     @property
     def controller_id(self) -> int:
         return self.election.controller_id
 
-    async def start(self) -> None:
-        """Register, and stand for election. StoreError if the broker cannot register."""
+    async def start(self, on_refused: Callable[[str], None]) -> None:
+        """Register, and stand for election. StoreError if the broker cannot register.
+
+        `on_refused` is called if it cannot register again later: this broker has to stop."""
+        self.registration.on_refused = on_refused
         await retry_unavailable(lambda: ensure_base_paths(self._store))
         self._cluster_id = await retry_unavailable(lambda: find_cluster_id(self._store, self._random, None))
         await self.dynamic_configs.start()
         if self._acl_follower is not None:
             await self._acl_follower.start()
-        self._brokers_configured(self.dynamic_configs.brokers)
         self._watcher.watch()
         await self.election.start()
         if self._acl_follower is not None:
             await self._acl_follower.registered()
         loop = asyncio.get_running_loop()
-        self._loops = [loop.create_task(self._watcher.run()), loop.create_task(self._balance_leaders())]
+        self._loops = [loop.create_task(self._watcher.run()), loop.create_task(self._leaders.balance())]
 
     async def stop(self) -> None:
         """End the term and stop watching. The registration goes with the session."""
@@ -161,7 +144,7 @@ class ClusterController:
 
     # Terms
 
-    async def _begin_term(self, term: ControllerTerm) -> None:
+    async def begin_term(self, term: ControllerTerm) -> None:
         state = self.state
         # Before anything is awaited: a session that expires meanwhile ends this term too.
         state.term = term
@@ -185,7 +168,7 @@ class ClusterController:
             self._deletion.finish_later(topic, acknowledgements)
         self._watcher.read_soon()
 
-    def _end_term(self) -> None:
+    def end_term(self) -> None:
         self.state.term = None
         self._topic_znodes.end_term()
         self._deletion.end_term()
@@ -210,70 +193,7 @@ class ClusterController:
         else:
             self._offline.responded(broker, api_name, response)
 
-    # Brokers and their leaderships
-
-    async def _read_brokers(self) -> None:
-        """Brokers that join or leave the cluster, as their registrations under /brokers/ids show."""
-        state = self.state
-        async with state.lock:
-            brokers = await load_brokers(self._store)
-            known = state.image.brokers
-            if not state.is_active or brokers == dict(known):
-                return
-            gone = [number for number in known if number not in brokers or brokers[number].epoch != known[number].epoch]
-            if gone:
-                logger.info("Brokers that left the cluster: %s", ", ".join(map(str, gone)))
-                # A broker that has registered again may have lost records it had not flushed: it leaves the ISRs first.
-                await self._writer.elect(with_brokers(state.image, {n: b for n, b in known.items() if n not in gone}))
-            joined = [number for number in brokers if number not in state.image.brokers]
-            if joined:
-                logger.info("Brokers that joined the cluster: %s", ", ".join(map(str, joined)))
-            await self._writer.elect(with_brokers(state.image, brokers))
-
-    async def _balance_leaders(self) -> None:
-        """Move leaderships back to the preferred leaders (auto.leader.rebalance.enable)."""
-        state, pause_s = self.state, _FIRST_BALANCE_S
-        while True:
-            await asyncio.sleep(pause_s)
-            pause_s = state.settings.int("leader.imbalance.check.interval.seconds")
-            if not state.is_active or not state.settings.bool("auto.leader.rebalance.enable"):
-                continue
-            try:
-                async with state.lock:
-                    moved = unbalanced(state.image, state.settings.int("leader.imbalance.per.broker.percentage"))
-                    if moved:
-                        logger.info("Moving %d partitions to their preferred leaders", len(moved))
-                        await self._writer.commit_image(with_partitions(state.image, moved))
-            except (StoreError, KafkaError) as error:
-                logger.warning("Could not move leaderships to their preferred leaders: %s", error)
-
-    # Dynamic configs
-
-    def _topics_configured(self, configs: dict[str, dict[str, str]]) -> None:
-        for name, config in configs.items():
-            self._cache.configure_topic(name, config)
-        if self.state.is_active:
-            self.state.spawn(self._configure_topics(configs))
-
-    async def _configure_topics(self, configs: dict[str, dict[str, str]]) -> None:
-        state = self.state
-        async with state.lock:
-            if not state.is_active:
-                return
-            topics = state.image.topics
-            changed = [replace(topics[name], config=config) for name, config in configs.items() if name in topics]
-            state.image = state.image.with_topics(changed)
-            # unclean.leader.election.enable may have been set.
-            await self._writer.elect(state.image, [state.image.topics[topic.name] for topic in changed])
-
     def _brokers_configured(self, configs: dict[str, dict[str, str]]) -> None:
         own, default = configs.get(str(self.state.broker_id), {}), configs.get("", {})
         self.state.settings = self._static_settings.with_dynamic(own, default) if own or default else self._static_settings
-        self._cache.configure_brokers(configs)
-        if self.state.is_active:
-            self.state.spawn(self._configure_brokers(configs))
-
-    async def _configure_brokers(self, configs: dict[str, dict[str, str]]) -> None:
-        async with self.state.lock:
-            if self.state.is_active:
-                await self._writer.elect(replace(self.state.image, broker_configs=configs))
+        self._leaders.brokers_configured(configs)

@@ -61,7 +61,7 @@ class ControllerClient:
         return [topics.get(new.name) or _error(answers.get(new.name)) for new in requested]
 
     async def allocate_producer_ids(self) -> range:
-        request = AllocateProducerIdsRequest(broker_id=self._metadata.broker_id, broker_epoch=self._election.broker_epoch)
+        request = AllocateProducerIdsRequest(broker_id=self._metadata.broker_id, broker_epoch=self._metadata.broker_epoch)
         try:
             response = await self._ask("allocate_producer_ids", 0, request)
         except PeerUnavailable as error:

@@ -1,6 +1,6 @@
-"""Registers the broker in a cluster and elects the controller (F60, C01, C04).
+"""Elects the controller (F60, C01, C04).
 
-Owns the ephemeral nodes /brokers/ids/N and /controller, as far as they are this broker's. Never does a controller's work.
+Owns this broker's part in the ephemeral node /controller, and when the broker registers. Never does a controller's work.
 
 1. A term is claimed by one write: create /controller and raise /controller_epoch by one, from the value that was read. Only one
    broker can win, and each term has its own controller epoch.
@@ -13,19 +13,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
+from ottla.broker.controller.registration import BrokerRegistration
 from ottla.broker.metadata.identity import ensure_base_paths
 from ottla.broker.metadata.tree import retry_unavailable
 from ottla.cluster import znodes
 from ottla.cluster.controller_term import ControllerTerm
-from ottla.cluster.image import BrokerImage, Endpoint
-from ottla.cluster.settings import BrokerSettings
 from ottla.errors import KafkaError
 from ottla.ports import (
     BadVersion,
-    Change,
     Clock,
     Create,
     Delete,
@@ -40,13 +37,7 @@ from ottla.ports import (
 logger = logging.getLogger(__name__)
 
 NO_CONTROLLER: Final = -1
-_POLL_S: Final = 0.25
 _RETRY_S: Final = 1.0
-
-
-def encode_registration(broker_id: int, settings: BrokerSettings, endpoints: Sequence[Endpoint], now_ms: int) -> bytes:
-    """The data of /brokers/ids/N."""
-    return znodes.encode_broker(BrokerImage(broker_id, -1, settings.optional_str("broker.rack"), tuple(endpoints)), now_ms)
 
 
 async def claim_term(store: MetadataStore, broker_id: int, now_ms: int) -> ControllerTerm:
@@ -64,42 +55,29 @@ async def claim_term(store: MetadataStore, broker_id: int, now_ms: int) -> Contr
     return ControllerTerm(broker_id, epoch, node.version + 1)
 
 
-class Election:
-    def __init__(
-        self,
-        store: MetadataStore,
-        broker_id: int,
-        registration: Callable[[], bytes],
-        clock: Clock,
-        *,
-        begin_term: Callable[[ControllerTerm], Awaitable[None]],
-        end_term: Callable[[], None],
-        refused: Callable[[str], None],
-        expiry_s: float,
-        also_register: Callable[[], Sequence[Change]] = tuple,
-        registered_again: Callable[[], None] = lambda: None,
-    ) -> None:
-        """`also_register`: changes to write together with the registration. `registered_again` is called when the broker has
-        registered after its session expired.
+class Terms(Protocol):
+    """Whoever does the work of the controller."""
 
-        `begin_term` is awaited after a term was claimed, `end_term` called when it is lost. `refused` is called if the broker
-        cannot register again. `expiry_s`: how long the node of the previous registration may take to expire."""
-        self.broker_epoch = -1
+    async def begin_term(self, term: ControllerTerm) -> None:
+        """A term was claimed."""
+        ...
+
+    def end_term(self) -> None:
+        """The term is lost."""
+        ...
+
+
+class Election:
+    def __init__(self, store: MetadataStore, registration: BrokerRegistration, clock: Clock, terms: Terms) -> None:
         self.controller_id = NO_CONTROLLER
         self.connected = True
         """The store can be reached, and the session has not expired as far as is known."""
         self._store = store
-        self._broker_id = broker_id
         self._registration = registration
+        self._broker_id = registration.broker_id
         self._clock = clock
-        self._begin_term = begin_term
-        self._end_term = end_term
-        self._refused = refused
-        self.expiry_s = expiry_s
-        self._also_register = also_register
-        self._registered_again = registered_again
+        self._terms = terms
         self._is_controller = False
-        self._sessions = 0
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -146,50 +124,18 @@ class Election:
                 await asyncio.sleep(_RETRY_S)
 
     async def _read(self) -> None:
-        if self.broker_epoch < 0:
-            await self._register()
+        if self._registration.epoch < 0:
+            await self._registration.register(again=self._task is not None)
         await self._elect()
 
     def _session_changed(self, event: SessionEvent) -> None:
         self.connected = event is SessionEvent.CONNECTED
         if event is SessionEvent.EXPIRED:
-            self._sessions += 1
-            self.broker_epoch = -1
+            self._registration.expired()
             self.controller_id = NO_CONTROLLER
             self._lose_term()
         elif event is SessionEvent.CONNECTED:
             self._changed.set()
-
-    async def _register(self) -> None:
-        path = znodes.broker_path(self._broker_id)
-        deadline = self._clock.monotonic() + self.expiry_s
-        warned = False
-        while True:
-            session = self._sessions
-            try:
-                await self._store.multi([Create(path, self._registration(), ephemeral=True), *self._also_register()])
-            except NodeExists:
-                pass
-            node = await self._store.get(path)
-            if node is not None and node.mine and session == self._sessions:
-                break
-            if self._clock.monotonic() >= deadline:
-                reason = f"another broker with broker.id={self._broker_id} is running"
-                if self._task is not None:
-                    self._refused(reason)
-                raise StoreError(reason)
-            if not warned:
-                warned = True
-                logger.warning(
-                    "Broker id %d is still registered. A registration of a previous run of this broker expires within %.0f s",
-                    self._broker_id,
-                    self.expiry_s,
-                )
-            await asyncio.sleep(_POLL_S)
-        self.broker_epoch = node.czxid
-        if self._task is not None:
-            self._registered_again()
-        logger.info("Registered broker %d with broker epoch %d", self._broker_id, node.czxid)
 
     async def _elect(self) -> None:
         """Read who is the controller, and claim a term if nobody is."""
@@ -204,7 +150,7 @@ class Election:
                 self._is_controller = True
                 logger.info("Broker %d is the controller now, controller epoch %d", self._broker_id, term.epoch)
                 try:
-                    await self._begin_term(term)
+                    await self._terms.begin_term(term)
                 except BaseException:
                     await self.resign()
                     raise
@@ -228,4 +174,4 @@ class Election:
         if self._is_controller:
             self._is_controller = False
             logger.info("Broker %d is no longer the controller", self._broker_id)
-            self._end_term()
+            self._terms.end_term()

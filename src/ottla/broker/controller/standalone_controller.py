@@ -10,10 +10,11 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from ottla.broker.controller.acl_requests import AclRequests
 from ottla.broker.controller.controller_state import ControllerState
-from ottla.broker.controller.election import claim_term, encode_registration
+from ottla.broker.controller.election import claim_term
 from ottla.broker.controller.metadata_writer import LocalPublisher, MetadataWriter
 from ottla.broker.controller.partition_requests import PartitionRequests
 from ottla.broker.controller.producer_ids import ProducerIds
+from ottla.broker.controller.registration import encode_registration
 from ottla.broker.controller.standalone_configs import StandaloneConfigs
 from ottla.broker.controller.topic_requests import TopicRequests
 from ottla.broker.metadata.identity import ensure_base_paths, find_cluster_id
@@ -70,7 +71,7 @@ class StandaloneController:
 
     async def _register(self) -> None:
         broker_id = self.state.broker_id
-        data = encode_registration(broker_id, self.state.settings, self._metadata.endpoints, self._clock.now_ms())
+        data = encode_registration(self._metadata, self._clock.now_ms())
         try:
             await self._store.multi([Create(znodes.broker_path(broker_id), data, ephemeral=True)])
         except NodeExists:

@@ -12,6 +12,7 @@ from typing import Final
 
 from ottla.broker.metadata.change_notifications import ChangeNotifications, NotificationReader
 from ottla.broker.metadata.client_configs import alter_client_config, load_client_config, load_client_configs
+from ottla.broker.metadata.metadata_cache import MetadataCache
 from ottla.broker.metadata.tree import (
     broker_configs,
     client_metrics_configs,
@@ -29,17 +30,8 @@ _NOTIFICATIONS_KEPT: Final = 1000
 
 
 class DynamicConfigs:
-    def __init__(
-        self,
-        store: MetadataStore,
-        *,
-        on_topics: Callable[[dict[str, dict[str, str]]], None],
-        on_brokers: Callable[[dict[str, dict[str, str]]], None],
-        on_groups: Callable[[dict[str, dict[str, str]]], None],
-        on_client_metrics: Callable[[dict[str, dict[str, str]]], None],
-    ) -> None:
-        """`on_topics` is called with the configs of the topics that changed, the others with those of all brokers, all groups,
-        all client metrics subscriptions."""
+    def __init__(self, store: MetadataStore, cache: MetadataCache) -> None:
+        """`cache` gets the configs for the image."""
         path, _, prefix = znodes.CONFIG_CHANGE.rpartition("/")
         self._store = store
         self._notifications = ChangeNotifications(store, path, prefix)
@@ -49,10 +41,11 @@ class DynamicConfigs:
         self.groups: dict[str, dict[str, str]] = {}
         self.client_metrics: dict[str, dict[str, str]] = {}
         self.clients: ClientConfigs = {}
-        self._on_topics = on_topics
-        self._on_brokers = on_brokers
-        self._on_groups = on_groups
-        self._on_client_metrics = on_client_metrics
+        self._cache = cache
+        self.on_topics: Callable[[dict[str, dict[str, str]]], None] = lambda topics: None
+        """Called with the configs of the topics that changed."""
+        self.on_brokers: Callable[[dict[str, dict[str, str]]], None] = lambda brokers: None
+        """Called with the configs of all brokers when some may have changed."""
         self.on_clients: Callable[[ClientConfigs], None] = lambda clients: None
         """Called with the configs of all users, client ids and IP addresses when some may have changed."""
 
@@ -65,7 +58,8 @@ class DynamicConfigs:
     async def _load(self) -> None:
         await self._notifications.skip()
         stored = await stored_configs(self._store)
-        self.topics, self.brokers = stored.topics, stored.brokers
+        self.topics = stored.topics
+        self._set_brokers(stored.brokers)
         await self._read_groups()
         await self._read_client_metrics()
         self._set_clients(await load_client_configs(self._store))
@@ -82,10 +76,9 @@ class DynamicConfigs:
         changed = {name: config for name, config in stored.topics.items() if self.topics.get(name) != config}
         self.topics = stored.topics
         if changed:
-            self._on_topics(changed)
+            self._topics_changed(changed)
         if stored.brokers != self.brokers:
-            self.brokers = stored.brokers
-            self._on_brokers(self.brokers)
+            self._set_brokers(stored.brokers)
         await self._read_groups()
         await self._read_client_metrics()
         self._set_clients(await load_client_configs(self._store))
@@ -94,13 +87,13 @@ class DynamicConfigs:
         groups = await group_configs(self._store)
         if groups != self.groups:
             self.groups = groups
-            self._on_groups(groups)
+            self._cache.configure_groups(groups)
 
     async def _read_client_metrics(self) -> None:
         configs = await client_metrics_configs(self._store)
         if configs != self.client_metrics:
             self.client_metrics = configs
-            self._on_client_metrics(configs)
+            self._cache.configure_client_metrics(configs)
 
     async def _read_notified(self) -> None:
         names, fresh = await self._notifications.read()
@@ -137,10 +130,9 @@ class DynamicConfigs:
                 self._set_clients(with_client_config(self.clients, client, config))
         if topics:
             await self.refresh(topics)
-            self._on_topics({name: self.topics[name] for name in topics})
+            self._topics_changed({name: self.topics[name] for name in topics})
         if brokers:
-            self.brokers = await broker_configs(self._store)
-            self._on_brokers(self.brokers)
+            self._set_brokers(await broker_configs(self._store))
         if groups:
             await self._read_groups()
         if client_metrics:
@@ -153,6 +145,16 @@ class DynamicConfigs:
         config = await alter_client_config(self._store, entity, alter, validate_only=validate_only)
         if not validate_only:
             self._set_clients(with_client_config(self.clients, entity, config))
+
+    def _topics_changed(self, configs: dict[str, dict[str, str]]) -> None:
+        for name, config in configs.items():
+            self._cache.configure_topic(name, config)
+        self.on_topics(configs)
+
+    def _set_brokers(self, configs: dict[str, dict[str, str]]) -> None:
+        self.brokers = configs
+        self._cache.configure_brokers(configs)
+        self.on_brokers(configs)
 
     def _set_clients(self, clients: ClientConfigs) -> None:
         self.clients = clients

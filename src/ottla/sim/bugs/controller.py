@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ottla.broker.controller import broker_requests, cluster_controller, partition_requests
+from ottla.broker.controller import broker_requests, leader_elections, partition_requests
 from ottla.broker.controller.broker_requests import BrokerRequests
 from ottla.broker.controller.cluster_controller import ClusterController
 from ottla.broker.controller.controller_state import ControllerState
 from ottla.broker.controller.election import Election
+from ottla.broker.controller.leader_elections import LeaderElections
 from ottla.broker.controller.topic_deletion import TopicDeletion
 from ottla.broker.metadata import tree
 from ottla.broker.metadata.dynamic_configs import DynamicConfigs
@@ -73,7 +74,7 @@ def preferred_out_of_sync() -> list[Patch]:
 
 @bug("preferred leaders are not elected again", world="stories", first=12, seeds_max=60)
 def never_balanced() -> list[Patch]:
-    return [(cluster_controller, "unbalanced", lambda *arguments: [])]
+    return [(leader_elections, "unbalanced", lambda *arguments: [])]
 
 
 @bug("controlled shutdown does not move leaderships", world="stories", seeds_max=60)
@@ -177,10 +178,10 @@ def removed_replicas_not_stopped() -> list[Patch]:
 
 @bug("the controller does not notice brokers that come and go", world="cluster", seeds_max=20)
 def brokers_not_watched() -> list[Patch]:
-    async def read(self: ClusterController) -> None:
+    async def read(self: LeaderElections) -> None:
         return None
 
-    return [(ClusterController, "_read_brokers", read)]
+    return [(LeaderElections, "read_brokers", read)]
 
 
 @bug("a term begins without raising the controller epoch", world="cluster", seeds_max=20)

@@ -86,9 +86,9 @@ def test_a_broker_id_that_is_registered_is_refused() -> None:
     async def test(world: World) -> None:
         await world.add(1)
         rival = Member(world, 1)
-        rival.controller.election.expiry_s = 0.05
+        rival.controller.registration.expiry_s = 0.05
         with pytest.raises(Exception, match=r"another broker with broker\.id=1 is running"):
-            await rival.controller.start()
+            await rival.controller.start(rival.refused.append)
         await rival.controller.stop()
 
     in_world(test)
