@@ -191,7 +191,7 @@ def test_a_topic_deleted_while_it_is_compacted_takes_nothing_with_it(play: Any) 
             await stage.topic(**COMPACT)
             for number in range(50):
                 await put(stage, connection, [(b"k%d" % (number % 5), bytes(200))])
-        assert stage.broker.partitions.offline_paths() == []
+        assert stage.broker.partitions.data_dirs.offline_paths() == []
         log = log_of(stage)
         await until_async(lambda: (log.cleaned_offset or 0) == log.active.base_offset > 0)
 
@@ -218,7 +218,7 @@ def test_a_damaged_log_is_set_aside_and_serves_on(play: Any, caplog: Any) -> Non
         assert "t-0 cannot be compacted" in caplog.text
         assert "CRC" in caplog.text
         assert await put(stage, connection, [(b"a", b"still written")]) == 102
-        assert stage.broker.partitions.offline_paths() == []
+        assert stage.broker.partitions.data_dirs.offline_paths() == []
 
     play(case, **QUICK)
 

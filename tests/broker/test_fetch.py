@@ -549,6 +549,6 @@ def test_a_topic_deleted_while_a_lost_index_is_built_is_not_there(play: Any, mon
         building.let.set()
         while stage.broker.index_rebuilder.building:
             await asyncio.sleep(0.01)
-        assert stage.broker.partitions.offline_paths() == []
+        assert stage.broker.partitions.data_dirs.offline_paths() == []
 
     play(case)

@@ -660,7 +660,7 @@ def test_a_directory_that_cannot_be_made(ground: Ground) -> None:
             await ground.broker("file/data").start()
         broker = ground.broker("good,file/data")
         await broker.start()
-        assert broker.partitions.offline_paths() == [str(ground.path / "file/data")]
+        assert broker.partitions.data_dirs.offline_paths() == [str(ground.path / "file/data")]
         await broker.stop()
 
     ground.play(main)

@@ -249,8 +249,8 @@ def test_f6_what_cannot_be_moved(play: Callable[[Case], None], version: int) -> 
         assert await ground.alter(ground.two, "x" * 249, version=version) == ErrorCode.INVALID_TOPIC_EXCEPTION
         assert await ground.alter(ground.one, version=version) == 0, "there it lies already"
         assert await ground.places() == [("one", 0, False)]
-        two = next(each for each in broker.partitions.online_dirs() if each.path == ground.two)
-        broker.partitions.directory_failed(two, OSError(errno.EIO, "Input/output error"))
+        two = next(each for each in broker.partitions.data_dirs.online() if each.path == ground.two)
+        broker.partitions.data_dirs.fail(two, OSError(errno.EIO, "Input/output error"))
         assert await ground.alter(ground.two, version=version) == ErrorCode.KAFKA_STORAGE_ERROR
         assert await ground.alter(ground.two, "absent", version=version) == ErrorCode.KAFKA_STORAGE_ERROR
 
@@ -419,7 +419,7 @@ def test_f6_l06_the_target_fails_at_the_exchange_of_names(play: Callable[[Case],
         ground.disk.fail_rename = lambda source, target: source.endswith("-future")
         assert await ground.alter(ground.two) == 0
         async with asyncio.timeout(60):
-            while not broker.partitions.offline_paths():
+            while not broker.partitions.data_dirs.offline_paths():
                 await asyncio.sleep(0.005)
         [partition] = broker.partitions
         assert partition.is_offline, "nobody knows which of the two the disk shows at the next start: nothing may be appended"
@@ -440,7 +440,7 @@ def test_f6_a_copy_that_was_not_renamed_away_is_not_mistaken_for_the_log(play: C
         ground.disk.fail_rename = lambda source, target: target.endswith("-delete")
         assert await ground.alter(ground.two) == 0
         async with asyncio.timeout(60):
-            while not broker.partitions.offline_paths():
+            while not broker.partitions.data_dirs.offline_paths():
                 await asyncio.sleep(0.005)
         await ground.produce(10, 5)
         assert await ground.numbers() == list(range(15))
@@ -483,7 +483,7 @@ def test_f6_a_replica_whose_directory_is_offline_at_the_start_is_not_made_again(
         (ground.path / "two" / "ottla-metadata.db").write_bytes((ground.path / "away" / "ottla-metadata.db").read_bytes())
         broker = await ground.start("two,one")
         assert [each.topic_partition.partition for each in broker.partitions] == [1]
-        assert broker.partitions.is_missing(T0)
+        assert T0 in broker.partitions.logs.missing
         assert await ground.alter(ground.two) == ErrorCode.KAFKA_STORAGE_ERROR
         await ground.topic("new", 2)
         assert len(list(broker.partitions)) == 3
@@ -508,7 +508,7 @@ def test_f6_the_first_directory_fails_and_the_metadata_lie_elsewhere(play: Calla
         (ground.path / "one").rename(ground.path / "away")
         (ground.path / "one").write_text("a broken disk")
         broker = await ground.start(**meta)
-        assert broker.partitions.is_missing(T0)
+        assert T0 in broker.partitions.logs.missing
         assert [each.topic_partition.partition for each in broker.partitions] == [1]
         told = [record.getMessage() for record in caplog.records if "cannot be used" in record.getMessage()]
         assert told == [f"the data directory {ground.one} cannot be used: Not a directory; its partitions are offline"]

@@ -252,7 +252,7 @@ def test_replicas_and_logs_are_told_by_partition(play: Play) -> None:
         assert value(found, "kafka_log_logmanager_logdirectoryoffline", logDirectory=path) == 0
 
         # A data directory that fails takes its replicas offline, and their logs from the page.
-        stage.broker.partitions.directory_failed(stage.broker.partitions.online_dirs()[0], OSError("a disk that fails"))
+        stage.broker.partitions.data_dirs.fail(stage.broker.partitions.data_dirs.online()[0], OSError("a disk that fails"))
         found = await told(stage)
         assert value(found, "kafka_server_replicamanager_offlinereplicacount") == 2
         assert value(found, "kafka_log_logmanager_offlinelogdirectorycount") == 1

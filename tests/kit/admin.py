@@ -39,7 +39,7 @@ class MetadataBroker:
     def __init__(self, properties: Mapping[str, str], tree: MetadataTree | None = None, broker_id: int = 1) -> None:
         self.metadata = LocalMetadata(BrokerSettings.parse(properties), broker_id)
         self.metadata.endpoints = ENDPOINTS
-        self.partitions: Any = SimpleNamespace(offline_paths=list)
+        self.partitions: Any = SimpleNamespace(data_dirs=SimpleNamespace(offline_paths=list))
         self.groups: Any = None
         self.transactions: Any = None
         self.served = served(in_cluster=False)

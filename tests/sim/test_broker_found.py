@@ -108,7 +108,7 @@ def test_a_topic_deleted_during_a_round_of_checkpoints_leaves_its_directory_onli
             await broker.controller.topic_requests.create([NewTopic(name, 4, 1)])
             await asyncio.sleep(host.rng.random() * 0.02)
             await broker.controller.topic_requests.delete([name])
-        assert broker.partitions.offline_paths() == []
+        assert broker.partitions.data_dirs.offline_paths() == []
         await broker.stop()
 
     play(main)
@@ -128,7 +128,7 @@ def test_a_copy_of_a_compacted_log_with_a_hole_in_it_begins_anew() -> None:
             batch = build_batch([(b"key %d" % number, bytes(100), (), 1_700_000_000_000)])
             partition.append(batch, 1, 1_700_000_000_000)
         source = partition.log.dir
-        target = next(found for found in broker.partitions.online_dirs() if found.path != source.rpartition("/")[0])
+        target = next(found for found in broker.partitions.data_dirs.online() if found.path != source.rpartition("/")[0])
         copying = asyncio.ensure_future(broker.moves.move(partition, target))
         while not (copying.done() and target.futures and target.futures[key].log_end_offset >= 4):
             await asyncio.sleep(0.001)

@@ -55,10 +55,11 @@ from ottla.broker.replicas.index_rebuilder import IndexRebuilder
 from ottla.broker.replicas.large_batches import LargeBatches
 from ottla.broker.replicas.logs_to_clean import LogsToClean
 from ottla.broker.replicas.partitions import Partitions
+from ottla.broker.replicas.replica_logs import ReplicaLogs
 from ottla.broker.replicas.replica_moves import ReplicaMoves
 from ottla.broker.replicas.replication_context import ALONE
 from ottla.broker.replicas.scrubber import Scrubber
-from ottla.broker.replicas.topic_config import stored_log_configs
+from ottla.broker.replicas.topic_config import TopicConfigs, stored_log_configs
 from ottla.broker.startup_error import StartupError
 from ottla.broker.telemetry.telemetry import Telemetry
 from ottla.cluster.client_entities import ClientConfigs, connection_rate_of, limits_of
@@ -133,6 +134,7 @@ class Broker:
         self._guard: Guard | None = None
         """Only with an authorizer."""
         self._data_dirs = DataDirs(settings, world)
+        self._data_dirs.on_last_failed = self._fail
         self._first_image_prepared = False
         self._stop_asked = asyncio.Event()
         self._serving = False
@@ -243,7 +245,7 @@ class Broker:
             self._undo.append(self.cluster.inter_broker.close)
         self._build_replicas()
         for data_dir, log in leftovers:
-            self.partitions.remove_leftover(data_dir, log)
+            self.partitions.logs.remove_leftover(data_dir, log)
         parts: dict[str, object] = {}
         """For the handlers. Complete before the server lets requests in."""
         self.dispatcher = dispatcher = Dispatcher(
@@ -393,22 +395,19 @@ class Broker:
 
     def _build_replicas(self) -> None:
         metadata, world = self.metadata, self.world
+        disk_work = DiskWork(world.workers, self._data_dirs.fail)
+        self.flusher = Flusher(world.clock, disk_work)
         self.partitions = partitions = Partitions(
             self.broker_id,
-            self.settings,
-            list(self._data_dirs),
-            world,
+            ReplicaLogs(self._data_dirs, world),
+            TopicConfigs(self.settings, self._settings_changed),
+            self.flusher,
             on_progress=self.purgatory.wake,
-            on_last_directory_failed=self._fail,
-            on_settings=self._settings_changed,
-            failed_paths=self._data_dirs.failed_paths,
             replication=self.cluster.replication if self.is_in_cluster else ALONE,
-            on_directory_failed=self.cluster.directory_failed if self.is_in_cluster else None,
-            flush_now=lambda partition: self.flusher.flush_now(partition),
             traffic=self.monitor.traffic if self.monitor is not None else None,
         )
-        disk_work = DiskWork(world.workers, partitions.directory_failed)
-        self.flusher = Flusher(partitions, world.clock, disk_work)
+        if self.is_in_cluster:
+            self._data_dirs.on_failed.append(self.cluster.directory_failed)
         self.checkpoints = Checkpoints(partitions, world.disk, disk_work)
         self.index_rebuilder = IndexRebuilder(disk_work, self.purgatory)
         self.moves = ReplicaMoves(partitions, metadata, world, self.checkpoints)

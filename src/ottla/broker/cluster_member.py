@@ -141,7 +141,7 @@ class ClusterMember:
             self._disconnected.set()
             self.isr_changes.suspend()
 
-    def directory_failed(self, data_dir: DataDir) -> None:
+    def directory_failed(self, data_dir: DataDir, error: OSError) -> None:
         """Report it to the controller, which elects other leaders for its partitions (L06)."""
         self._reports.append(asyncio.get_running_loop().create_task(self._report_directory_failure()))
 

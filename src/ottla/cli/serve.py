@@ -272,7 +272,7 @@ def _run(settings: BrokerSettings, options: Options, log_output: LogOutput) -> i
             broker.cluster_id,
             since_process_start_ms(),
             ", ".join(str(endpoint) for endpoint in broker.endpoints),
-            ", ".join(os.path.abspath(data_dir.path) for data_dir in broker.partitions.online_dirs()),
+            ", ".join(os.path.abspath(data_dir.path) for data_dir in broker.partitions.data_dirs.online()),
             "compiled" if compiled() else "interpreted",
         )
         if broker.monitor is not None:

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ottla.cluster.settings import TopicSettings
 from ottla.coordinator.shard import positive_hash
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
@@ -70,7 +71,8 @@ class InternalTopic:
     @property
     def message_bytes_max(self) -> int:
         """`max.message.bytes` of the topic."""
-        return self._partitions.topic_settings(self.name).int("max.message.bytes")
+        config = self.image.config if self.image is not None else {}
+        return TopicSettings.resolve(self._metadata.settings, config).int("max.message.bytes")
 
     def partition_for(self, key: str) -> int:
         return positive_hash(key) % self.partition_count

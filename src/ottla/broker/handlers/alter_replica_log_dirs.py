@@ -53,8 +53,8 @@ async def _move(partitions: Partitions, moves: ReplicaMoves, key: TopicPartition
     except ValueError as error:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, str(error)) from None
     target = _directory(path, partitions)
-    if partitions.find(key) is None and not partitions.is_missing(key):
-        partitions.request_dir(key, target)
+    if partitions.find(key) is None and key not in partitions.logs.missing:
+        partitions.logs.request_dir(key, target)
     try:
         partition = partitions.get(key)
     except KafkaError as error:
@@ -67,10 +67,10 @@ async def _move(partitions: Partitions, moves: ReplicaMoves, key: TopicPartition
 
 
 def _directory(path: str, partitions: Partitions) -> DataDir:
-    for data_dir in partitions.online_dirs():
+    for data_dir in partitions.data_dirs.online():
         if path in (data_dir.path, abspath(data_dir.path)):
             return data_dir
-    if any(path in (offline, abspath(offline)) for offline in partitions.offline_paths()):
+    if any(path in (offline, abspath(offline)) for offline in partitions.data_dirs.offline_paths()):
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the data directory {path} is offline")
     raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not one of log.dirs")
 

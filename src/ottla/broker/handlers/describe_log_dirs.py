@@ -29,7 +29,7 @@ def handle(
     if request.topics is not None:
         asked = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     results: list[DescribeLogDirsResult] = []
-    for path in partitions.offline_paths():
+    for path in partitions.data_dirs.offline_paths():
         results.append(DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=abspath(path)))
     for data_dir, replicas in partitions.by_data_dir():
         found = [

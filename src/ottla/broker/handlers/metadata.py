@@ -195,7 +195,7 @@ def offline_replicas(metadata: LocalMetadata, partition: PartitionImage, listene
 
 def offline_partitions(topic: TopicImage, partitions: Partitions) -> Collection[int]:
     """The partitions of a topic that this broker has in a data directory that is offline."""
-    if not partitions.offline_paths():
+    if not partitions.data_dirs.offline_paths():
         return ()
     return {number for number in range(len(topic.partitions)) if partitions.is_lost(TopicPartition(topic.name, number))}
 

@@ -24,12 +24,12 @@ class StorageCollector:
 
     async def look(self) -> None:
         """Ask for the free space, in a worker: a disk that hangs must not stop the broker."""
-        paths = [data_dir.path for data_dir in self._partitions.online_dirs()]
+        paths = [data_dir.path for data_dir in self._partitions.data_dirs.online()]
         self._usage = await self._world.workers.run(lambda: _usage(self._world.disk, paths))
 
     def __call__(self) -> Iterator[Family]:
         partitions = self._partitions
-        online, offline = [each.path for each in partitions.online_dirs()], partitions.offline_paths()
+        online, offline = [each.path for each in partitions.data_dirs.online()], partitions.data_dirs.offline_paths()
         yield single(METRICS["kafka_log_logmanager_offlinelogdirectorycount"], len(offline))
         states = [((path,), 0) for path in online] + [((path,), 1) for path in offline]
         yield family(METRICS["kafka_log_logmanager_logdirectoryoffline"], states)

@@ -44,7 +44,7 @@ class Checkpoints:
         await self._write_everywhere(HIGH_WATERMARKS)
 
     async def _write_everywhere(self, name: str) -> None:
-        for data_dir in self._partitions.online_dirs():
+        for data_dir in self._partitions.data_dirs.online():
             await self.write(data_dir, name)
 
     async def write(self, data_dir: DataDir, name: str) -> None:

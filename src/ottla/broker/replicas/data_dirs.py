@@ -40,6 +40,10 @@ class DataDirs:
         self._opened: list[DataDir] = []
         self.failed_paths: list[str] = []
         """Of `log.dirs`, those that could not be opened."""
+        self.on_failed: list[Callable[[DataDir, OSError], None]] = []
+        """Called with a directory that failed while the broker runs, and its error."""
+        self.on_last_failed: Callable[[str], None] = lambda reason: None
+        """Called when no directory is left."""
 
     def __iter__(self) -> Iterator[DataDir]:
         return iter(self._opened)
@@ -195,6 +199,24 @@ class DataDirs:
                 known_id, partitions = found.get(key.topic, (topic_id, set()))
                 found[key.topic] = (known_id or topic_id, partitions | {key.partition})
         return [FoundTopic(name, topic_id, frozenset(partitions)) for name, (topic_id, partitions) in found.items()]
+
+    # Running
+
+    def online(self) -> list[DataDir]:
+        return [data_dir for data_dir in self if data_dir.online]
+
+    def offline_paths(self) -> list[str]:
+        return self.failed_paths + [data_dir.path for data_dir in self if not data_dir.online]
+
+    def fail(self, data_dir: DataDir, error: OSError) -> None:
+        """Take a data directory offline, and its replicas with it: after a failed disk operation its content is unknown."""
+        if not data_dir.online:
+            return
+        data_dir.mark_offline(error)
+        for tell in self.on_failed:
+            tell(data_dir, error)
+        if not self.online():
+            self.on_last_failed(f"all data directories are offline, the last one failed: {data_dir.path}: {error}")
 
     # Stopping
 

@@ -6,33 +6,40 @@ The fsync runs in a worker. The recovery point advances only after it has return
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
 from ottla.broker.replicas.disk_work import DiskWork, cancel_all
 from ottla.broker.replicas.partition import Partition
-from ottla.broker.replicas.partitions import Partitions
 from ottla.metrics.histogram import TIME_BOUNDS_S, Histogram
 from ottla.ports import Clock
 from ottla.storage.config import INT64_MAX
 
 
 class Flusher:
-    def __init__(self, partitions: Partitions, clock: Clock, disk_work: DiskWork) -> None:
-        self._partitions = partitions
+    def __init__(self, clock: Clock, disk_work: DiskWork) -> None:
         self._clock = clock
         self._disk_work = disk_work
         self._tasks: set[asyncio.Task[None]] = set()
+        self._requested: dict[Partition, None] = {}
+        """Partitions with a newly sealed segment."""
         self.took_s = Histogram(TIME_BOUNDS_S)
         """How long flushes of logs took."""
 
     async def stop(self) -> None:
         await cancel_all(self._tasks)
 
-    async def flush_due(self) -> None:
-        """Flush the partitions whose flush.ms has passed, and those with a newly rolled segment (F14)."""
-        partitions = self._partitions
+    def request(self, partition: Partition) -> None:
+        """Flush soon: a segment was sealed."""
+        self._requested[partition] = None
+
+    def forget(self, partition: Partition) -> None:
+        """The replica is gone: its request needs no flush."""
+        self._requested.pop(partition, None)
+
+    async def flush_due(self, partitions: Iterable[Partition]) -> None:
+        """Flush the partitions whose flush.ms has passed, and those with a newly sealed segment (F14)."""
         now_ms = self._clock.now_ms()
-        due = dict(partitions.flush_requested)
-        partitions.flush_requested.clear()
+        due, self._requested = self._requested, {}
         for partition in partitions:
             if partition.log.config.flush_ms != INT64_MAX and not partition.is_offline and partition.log.due_to_flush(now_ms):
                 due[partition] = None

@@ -31,17 +31,20 @@ class Housekeeping:
         self._metadata = metadata
         self._world = world
         self._clock_watch = clock_watch
-        self._disk_work = DiskWork(world.workers, partitions.directory_failed)
+        self._disk_work = DiskWork(world.workers, partitions.data_dirs.fail)
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self, flusher: Flusher, checkpoints: Checkpoints) -> None:
+        async def flush_due() -> None:
+            await flusher.flush_due(self._partitions)
+
         settings = self._metadata.settings
         delay_ms = settings.int("log.initial.task.delay.ms")
         flush_ms = max(1, min(settings.int("log.flush.scheduler.interval.ms"), FLUSH_TICK_MS))
         recovery_points_ms = settings.int("log.flush.offset.checkpoint.interval.ms")
         log_starts_ms = settings.int("log.flush.start.offset.checkpoint.interval.ms")
         self.every(settings.int("log.retention.check.interval.ms"), self._apply_retention, first_ms=delay_ms)
-        self.every(flush_ms, flusher.flush_due)
+        self.every(flush_ms, flush_due)
         self.every(recovery_points_ms, checkpoints.write_recovery_points, first_ms=delay_ms)
         self.every(log_starts_ms, checkpoints.write_log_starts, first_ms=delay_ms)
         self.every(settings.int("replica.high.watermark.checkpoint.interval.ms"), checkpoints.write_high_watermarks)
@@ -76,7 +79,7 @@ class Housekeeping:
                 removed = partition.log.apply_retention(self._clock_watch.now_ms())
                 partition.log.release_if_idle()
             except OSError as error:
-                self._partitions.directory_failed(partition.data_dir, error)
+                self._partitions.data_dirs.fail(partition.data_dir, error)
                 continue
             except Exception:
                 logger.exception("Retention of %s failed; other partitions are not affected", partition.topic_partition)
@@ -107,7 +110,7 @@ class Housekeeping:
             paths = partition.log.take_deleted(now_ms)
             if paths:
                 await self._disk_work.run(partition.data_dir, partial(_remove_files, world.disk, paths))
-        for path in self._partitions.take_due_deletions(now_ms):
+        for path in self._partitions.logs.take_due_deletions(now_ms):
             try:
                 await run_to_end(world.workers, partial(world.disk.remove_tree, path))
             except OSError as error:

@@ -22,7 +22,7 @@ import logging
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Final
+from typing import Final, Protocol
 
 from ottla.broker.replicas.replication_context import ALONE, ReplicationContext
 from ottla.broker.replicas.traffic import TopicTraffic
@@ -66,6 +66,22 @@ class StorageErrors:
             raise self._partition.failed(error) from error
 
 
+class Flushes(Protocol):
+    """Flushes logs in workers."""
+
+    def request(self, partition: Partition) -> None:
+        """Flush soon: a segment was sealed."""
+        ...
+
+    def forget(self, partition: Partition) -> None:
+        """The replica is gone: its request needs no flush."""
+        ...
+
+    def flush_now(self, partition: Partition) -> None:
+        """Start a flush whose end is reported to `flush_ended`."""
+        ...
+
+
 class Partition:
     def __init__(
         self,
@@ -76,11 +92,10 @@ class Partition:
         min_insync_replicas: int,
         on_progress: Callable[[Hashable], None],
         on_failure: Callable[[DataDir, OSError], None],
-        flush_requested: dict[Partition, None],
+        flushes: Flushes | None = None,
         replication: ReplicationContext = ALONE,
-        flush_now: Callable[[Partition], None] | None = None,
     ) -> None:
-        """`flush_now` starts a flush whose end is reported to `flush_ended`. Without it a flush runs inline."""
+        """Without `flushes` a flush runs inline."""
         self.log = log
         self.data_dir = data_dir
         self.topic_partition = log.topic_partition
@@ -111,8 +126,7 @@ class Partition:
         """The corruption logged last. Consumers retry the same read many times a second."""
         self.on_progress = on_progress
         self._on_failure = on_failure
-        self._flush_requested = flush_requested
-        self._flush_now = flush_now
+        self._flushes = flushes
         self.held_offset: int | None = None
         """The first offset that may not be acknowledged before a flush has ended. None: no flush is awaited."""
         self.storage_errors = StorageErrors(self)
@@ -144,10 +158,10 @@ class Partition:
             if is_new:
                 self.log.epochs.assign(image.leader_epoch, self.log.log_end_offset)
                 followed = not was_leader and previous_epoch != NO_LEADER_EPOCH
-                if followed and self.owes_flush and self.held_offset is None and self._flush_now is not None:
+                if followed and self.owes_flush and self.held_offset is None and self._flushes is not None:
                     # The last flush as follower has not ended. (Records found at startup were acknowledged before.)
                     self.held_offset = self.log.recovery_point
-                    self._flush_now(self)
+                    self._flushes.flush_now(self)
             self._lead(image, is_new)
             self.advance_high_watermark()
         else:
@@ -383,20 +397,20 @@ class Partition:
     def after_write(self, info: AppendInfo, now_ms: int) -> None:
         """Request the flushes that an append makes due."""
         log = self.log
-        if info.rolled:
-            self._flush_requested[self] = None
+        if info.rolled and self._flushes is not None:
+            self._flushes.request(self)
         if log.unflushed_messages >= log.flush_messages:
             self._hold(info, now_ms)
 
     def _hold(self, info: AppendInfo, now_ms: int) -> None:
         """Hold the acknowledgement until a flush has ended. A follower acknowledges with its next fetch: the fetcher looks at
         `owes_flush` before."""
-        if self._flush_now is None:
+        if self._flushes is None:
             with self.storage_errors:
                 self.log.flush(now_ms)
         elif self.is_leader and self.held_offset is None:
             self.held_offset = info.first_offset
-            self._flush_now(self)
+            self._flushes.flush_now(self)
 
     @property
     def owes_flush(self) -> bool:
@@ -405,7 +419,7 @@ class Partition:
         return (
             log.flush_messages != INT64_MAX
             and log.unflushed_messages >= log.flush_messages
-            and self._flush_now is not None
+            and self._flushes is not None
             and not (self._offline or log.closed)
         )
 

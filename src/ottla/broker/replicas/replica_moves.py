@@ -88,7 +88,7 @@ class ReplicaMoves:
         try:
             future = target.make_future_log(key, partition.topic_id, log.config, now_ms)
         except OSError as error:
-            self._partitions.directory_failed(target, error)
+            self._partitions.data_dirs.fail(target, error)
             target.check_online()
             raise
         self._begin(Move(partition, target), future)
@@ -96,10 +96,10 @@ class ReplicaMoves:
     def resume(self) -> None:
         """At start: continue moves that a stop interrupted, drop those without a replica."""
         partitions = self._partitions
-        for data_dir in partitions.online_dirs():
+        for data_dir in partitions.data_dirs.online():
             for key, future in list(data_dir.futures.items()):
                 partition = partitions.find(key)
-                if partition is None and partitions.is_missing(key):
+                if partition is None and key in partitions.logs.missing:
                     continue  # its directory is offline: how much of it was copied is unknown
                 if (
                     partition is None
@@ -118,7 +118,7 @@ class ReplicaMoves:
                         future.truncate_fully_and_start_at(partition.log.log_start_offset, self._world.clock.now_ms())
                     self._begin(Move(partition, data_dir), future)
                 except OSError as error:
-                    partitions.directory_failed(data_dir, error)
+                    partitions.data_dirs.fail(data_dir, error)
         for partition in partitions.online():
             if partition.topic_partition in partition.data_dir.swapped:
                 self._later(self._forget(partition))
@@ -156,9 +156,9 @@ class ReplicaMoves:
                     move.waits = False
                     await self._copy(move)
         except SourceFailed as failure:
-            self._partitions.directory_failed(move.partition.data_dir, failure.error)
+            self._partitions.data_dirs.fail(move.partition.data_dir, failure.error)
         except OSError as error:
-            self._partitions.directory_failed(move.target, error)
+            self._partitions.data_dirs.fail(move.target, error)
         except asyncio.CancelledError:
             if not move.abandoned:
                 raise
@@ -221,12 +221,12 @@ class ReplicaMoves:
         try:
             target.promote(key)
         except OSError as error:
-            partitions.directory_failed(target, error)
+            partitions.data_dirs.fail(target, error)
             return
         try:
-            partitions.schedule_deletion(source.delete_log(key), previous)
+            partitions.logs.schedule_deletion(source.delete_log(key), previous)
         except OSError as error:
-            partitions.directory_failed(source, error)
+            partitions.data_dirs.fail(source, error)
         logger.info("Moved replica %s to %s", key, target.path)
         self._later(self._forget(partition))
 
@@ -234,12 +234,12 @@ class ReplicaMoves:
         """Remove the mark of a swapped log, once the checkpoints have it and no other copy can come back."""
         target = partition.data_dir
         await self._checkpoints.write_all(target)
-        if self._partitions.offline_paths() or partition.is_offline or partition.data_dir is not target:
+        if self._partitions.data_dirs.offline_paths() or partition.is_offline or partition.data_dir is not target:
             return
         try:
             await run_to_end(self._world.workers, partial(forget_swap, self._world.disk, partition.log))
         except OSError as error:
-            self._partitions.directory_failed(target, error)
+            self._partitions.data_dirs.fail(target, error)
         else:
             target.swapped.discard(partition.topic_partition)
 
@@ -253,9 +253,9 @@ class ReplicaMoves:
             return
         future = data_dir.futures[key]
         try:
-            self._partitions.schedule_deletion(data_dir.drop_future(key), future)
+            self._partitions.logs.schedule_deletion(data_dir.drop_future(key), future)
         except OSError as error:
-            self._partitions.directory_failed(data_dir, error)
+            self._partitions.data_dirs.fail(data_dir, error)
 
 
 def _flush(copy: ReplicaCopy, step: CopyStep, now_ms: int) -> None:

@@ -1,11 +1,13 @@
-"""Topic settings as the log's configuration (`LogConfig`) and the validation rules of records (`Rules`)."""
+"""Topic settings as what a partition needs: the log's configuration (`LogConfig`), the validation rules of records (`Rules`)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
+from typing import NamedTuple
 
+from ottla.cluster.image import TopicImage
 from ottla.cluster.settings import BrokerSettings, TopicSettings
 from ottla.records.validate import CREATE_TIME, LOG_APPEND_TIME, PRODUCER, Rules, unpacked_bytes_max
 from ottla.storage.config import LogConfig
@@ -63,3 +65,48 @@ def rules_of(settings: TopicSettings) -> Rules:
         compression_level=None if codec == "gzip" and level == -1 else level,
         decompressed_bytes_max=unpacked_bytes_max(settings.int("max.message.bytes")),
     )
+
+
+class TopicConfig(NamedTuple):
+    """The settings of a topic, parsed."""
+
+    log: LogConfig
+    rules: Rules
+    min_insync_replicas: int
+    leader_throttled: tuple[str, ...]
+    follower_throttled: tuple[str, ...]
+
+
+class TopicConfigs:
+    """The settings of topics, parsed once for all partitions of a topic, on top of those of the broker."""
+
+    def __init__(self, settings: BrokerSettings, on_settings: Callable[[BrokerSettings], None]) -> None:
+        """`on_settings` is called when dynamic settings of the broker changed."""
+        self._static_settings = settings
+        self._settings = settings
+        self._on_settings = on_settings
+        self._parsed: dict[str, TopicConfig] = {}
+        """Cache by topic name."""
+
+    def forget(self) -> None:
+        """Topics may have other settings from now on."""
+        self._parsed.clear()
+
+    def set_dynamic(self, own: Mapping[str, str], default: Mapping[str, str]) -> None:
+        """Apply the dynamic settings of this broker and of all brokers."""
+        self._settings = self._static_settings.with_dynamic(own, default)
+        self._on_settings(self._settings)
+
+    def of(self, topic: TopicImage) -> TopicConfig:
+        found = self._parsed.get(topic.name)
+        if found is None:
+            settings = TopicSettings.resolve(self._settings, topic.config)
+            found = TopicConfig(
+                log_config_of(settings),
+                rules_of(settings),
+                settings.int("min.insync.replicas"),
+                tuple(settings.list("leader.replication.throttled.replicas")),
+                tuple(settings.list("follower.replication.throttled.replicas")),
+            )
+            self._parsed[topic.name] = found
+        return found

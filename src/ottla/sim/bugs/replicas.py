@@ -9,6 +9,7 @@ from ottla.broker.replicas import fetch_read, following, replica_fetcher
 from ottla.broker.replicas.commit_wait import CommitWait
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partitions import Partitions
+from ottla.broker.replicas.replica_logs import ReplicaLogs
 from ottla.replication.follower import Truncation
 from ottla.replication.leader import Leadership
 from ottla.sim.bugs.registry import Patch, bug
@@ -263,16 +264,16 @@ def high_watermark_ahead() -> list[Patch]:
 
 @bug("the log of a deleted topic is reused by a new topic of that name", world="stories", first=48, seeds_max=60)
 def deleted_log_reused() -> list[Patch]:
-    original = Partitions._find_log
+    original = ReplicaLogs._find
 
-    def find_log(self: Partitions, key: Any, topic_id: bytes) -> Any:
-        for data_dir in self._data_dirs:
+    def find(self: ReplicaLogs, key: Any, topic_id: bytes) -> Any:
+        for data_dir in self.data_dirs:
             log = data_dir.logs.get(key)
             if log is not None and not log.closed and data_dir.online:
                 log.topic_id = topic_id
         return original(self, key, topic_id)
 
-    return [(Partitions, "_find_log", find_log)]
+    return [(ReplicaLogs, "_find", find)]
 
 
 @bug("a broker that was away keeps the log of a deleted topic", world="stories", first=48, seeds_max=60)

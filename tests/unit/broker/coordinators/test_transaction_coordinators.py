@@ -43,9 +43,7 @@ class Replica:
         data_dir = open_dir(MemoryDisk(), f"/{topic_partition}")
         data_dir.load(lambda topic: LogConfig(), NOW_MS)
         log = data_dir.create_log(topic_partition, bytes(16), LogConfig(), NOW_MS)
-        self.partition = Partition(
-            log, data_dir, 1, Rules(), 1, on_progress=broker.purgatory.wake, on_failure=lambda *_: None, flush_requested={}
-        )
+        self.partition = Partition(log, data_dir, 1, Rules(), 1, on_progress=broker.purgatory.wake, on_failure=lambda *_: None)
         self.partition.take_role(PartitionImage(1, 0, (1,), (1,), 0))
 
     def fail(self) -> None:
