@@ -79,31 +79,30 @@ class Cluster:
 
     def __init__(self, name: str, source: Path | None, session_ms: int = SESSION_MS) -> None:
         self.name = name
-        self._ours: OttlaCluster | None = None
-        self._theirs: ApacheCluster | None = None
+        self._cluster: OttlaCluster | ApacheCluster
         if name == "ottla":
-            self._ours = OttlaCluster(3, source=source, zookeeper_session_timeout_ms=session_ms)
+            self._cluster = OttlaCluster(3, source=source, zookeeper_session_timeout_ms=session_ms)
         elif name.endswith(KAFKA_3):
-            self._theirs = ApacheCluster(KAFKA_3, 3, jvm=START_SCRIPT_JVM, zookeeper_session_timeout_ms=session_ms)
+            self._cluster = ApacheCluster(KAFKA_3, 3, jvm=START_SCRIPT_JVM, zookeeper_session_timeout_ms=session_ms)
         else:
-            self._theirs = ApacheCluster(KAFKA_4, 3, jvm=START_SCRIPT_JVM, broker_session_timeout_ms=session_ms)
+            self._cluster = ApacheCluster(KAFKA_4, 3, jvm=START_SCRIPT_JVM, broker_session_timeout_ms=session_ms)
 
     def start(self) -> None:
-        (self._ours or self._theirs).start()
+        self._cluster.start()
         self.addresses: dict[int, str] = {}
         self.broker_pids: dict[int, int] = {}
-        if self._ours is not None:
-            assert self._ours.told is not None
-            for broker in self._ours.told["brokers"]:
+        cluster = self._cluster
+        if isinstance(cluster, OttlaCluster):
+            assert cluster.told is not None
+            for broker in cluster.told["brokers"]:
                 self.addresses[broker["id"]], self.broker_pids[broker["id"]] = broker["address"], broker["pid"]
-            self._roots = [self._ours.pid]
+            self._roots = [cluster.pid]
         else:
-            assert self._theirs is not None
-            for kafka in self._theirs.brokers:
+            for kafka in cluster.brokers:
                 self.addresses[kafka.broker_id], self.broker_pids[kafka.broker_id] = kafka.bootstrap_servers, kafka.pid
             self._roots = list(self.broker_pids.values())
-            if self._theirs.zookeeper is not None:
-                self._roots.append(self._theirs.zookeeper.pid)
+            if cluster.zookeeper is not None:
+                self._roots.append(cluster.zookeeper.pid)
 
     @property
     def bootstrap_servers(self) -> str:
@@ -130,7 +129,7 @@ class Cluster:
         return sum(each.cpu_s for each in spent), sum(each.rss_bytes for each in spent)
 
     def controller(self) -> int:
-        if self._theirs is not None and self._theirs.zookeeper is None:
+        if isinstance(self._cluster, ApacheCluster) and self._cluster.zookeeper is None:
             return _quorum_leader(self.addresses[1])
         return self.view(next(iter(self.addresses))).controller_id
 
@@ -142,7 +141,7 @@ class Cluster:
         del self.addresses[broker]
 
     def close(self) -> None:
-        (self._ours or self._theirs).close()
+        self._cluster.close()
 
 
 def _quorum_leader(address: str) -> int:

@@ -90,6 +90,13 @@ def send_orders(bootstrap_servers: str, acknowledged: Tally, half_way: threading
     producer.flush()
 
 
+def reason_of(letter: Message) -> str:
+    """Why a record is in the dead letter queue."""
+    value = dict(letter.headers() or [])["ottla.reason"]
+    assert isinstance(value, bytes)
+    return value.decode()
+
+
 def view(seen: Tally, watch: progress.Watch, dead: int, note: str) -> Table:
     found = watch.latest.get("revenue")
     caption = f"{note}\n"
@@ -182,7 +189,7 @@ def main() -> int:
             console.print(f"demo: not done after {TIMEOUT_S:.0f} s; the counts below are incomplete")
         doubled = [window for window, count in seen.windows.items() if count > 1]
         same = acknowledged.orders == seen.orders and acknowledged.cents == seen.cents
-        reasons = sorted(dict(letter.headers() or [])["ottla.reason"].decode() for letter in letters)
+        reasons = sorted(reason_of(letter) for letter in letters)
         sent, written = acknowledged.orders.total(), seen.orders.total()
         console.print(
             f"\ndemo: {sent:,} orders acknowledged, {written:,} in {len(seen.windows)} windows; {sent - written:,} lost, "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
@@ -65,8 +66,11 @@ def test_users_and_quotas_by_the_usual_calls_outlive_a_restart(tmp_path: Path) -
             ("producer_byte_rate", 1024.0)
         ]
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-        everybody = admin.describe_user_scram_credentials().result(WAIT_S)
-        assert set(everybody) == {"quota-user"}
+        asked_for_all = admin.describe_user_scram_credentials()
+        assert isinstance(asked_for_all, Future)
+        assert set(asked_for_all.result(WAIT_S)) == {"quota-user"}
         deletion = UserScramCredentialDeletion("quota-user", ScramMechanism.SCRAM_SHA_512)
         admin.alter_user_scram_credentials([deletion])["quota-user"].result(WAIT_S)
-        assert admin.describe_user_scram_credentials().result(WAIT_S) == {}
+        asked_again = admin.describe_user_scram_credentials()
+        assert isinstance(asked_again, Future)
+        assert asked_again.result(WAIT_S) == {}

@@ -363,9 +363,12 @@ def test_commit_is_answered_without_a_task(play: Any) -> None:
         await connection.call("offset_commit", 8, commit_request(1))
         made: list[Any] = []
         loop = asyncio.get_running_loop()
-        loop.set_task_factory(
-            lambda loop, coroutine, **options: made.append(coroutine) or asyncio.Task(coroutine, loop=loop, **options)
-        )
+
+        def make(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Task[Any]:
+            made.append(coroutine)
+            return asyncio.Task(coroutine, loop=loop, **options)
+
+        loop.set_task_factory(make)
         try:
             reply = connection.send("offset_commit", 8, commit_request(2))
             beat = connection.send("heartbeat", 4, HeartbeatRequest(group_id="g", member_id="m"))

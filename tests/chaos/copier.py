@@ -108,10 +108,12 @@ class Copier:
         for each in messages:
             by_partition.setdefault(each.partition(), []).append(each)  # type: ignore[arg-type]
         for partition, those in by_partition.items():
-            self.note("poll", partition, [[each.offset(), each.value().decode()] for each in those], start, now())
+            self.note("poll", partition, [[each.offset(), (each.value() or b"").decode()] for each in those], start, now())
         name = f"{self.run_name}.{self.count}"
         self.count += 1
-        copies = [(partition, f"{each.value().decode()}@{name}") for partition, those in by_partition.items() for each in those]
+        copies = [
+            (partition, f"{(each.value() or b'').decode()}@{name}") for partition, those in by_partition.items() for each in those
+        ]
         ends = {partition: those[-1].offset() + 1 for partition, those in by_partition.items()}  # type: ignore[operator]
         self.note("begin", name, copies, ends, now())
         sent: list[list[int | None]] = [[None, 0, None] for _ in copies]

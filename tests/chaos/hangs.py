@@ -65,7 +65,13 @@ def main() -> None:
             until(lambda: said(path)["end: ok"] > 0, "a first copy", SETTLE_S, every_s=0.1)
             kills = disturb(broker, copiers, random.Random(seed), seconds)
             before = said(path)["end: ok"]
-            until(lambda: copiers.tend() or said(path)["end: ok"] > before + 10, "copies after the kills", SETTLE_S, every_s=0.1)
+            until(
+                lambda: said(path)["end: ok"] > before + 10,
+                "copies after the kills",
+                SETTLE_S,
+                every_s=0.1,
+                meanwhile=copiers.tend,
+            )
         finally:
             writer.stop()
             copiers.close()

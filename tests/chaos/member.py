@@ -77,7 +77,9 @@ class Member:
         while self.going:
             records = [each for each in self.consumer.consume(500, 0.1) if each.error() is None]
             if records:
-                self.say("S " + " ".join(f"{each.partition()}:{each.offset()}:{each.value().decode()}" for each in records))
+                self.say(
+                    "S " + " ".join(f"{each.partition()}:{each.offset()}:{(each.value() or b'').decode()}" for each in records)
+                )
                 for each in records:
                     self.positions[each.partition()] = each.offset() + 1  # type: ignore[index, operator]
             self.commit()

@@ -16,6 +16,7 @@ from typing import Any
 from confluent_kafka import Message, Producer
 
 from tests.chaos import proof
+from tests.kit.present import present
 
 TOPIC = "chaos"
 PARTITIONS = 24
@@ -143,7 +144,7 @@ class Feed:
         if error is not None:
             self.failed.append(str(error))
         else:
-            self.acknowledged[message.partition(), message.offset()] = message.value().decode()  # type: ignore[index]
+            self.acknowledged[message.partition(), message.offset()] = present(message.value()).decode()  # type: ignore[index]
 
     def _run(self) -> None:
         number = 0

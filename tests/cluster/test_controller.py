@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from tests.kit.cluster import WAIT_S, Cluster, clusters, until
+from tests.kit.cluster import WAIT_S, Cluster, clusters, until, until_done
 from tests.kit.zookeeper import ZooKeeper
 
 
@@ -203,7 +203,7 @@ def test_a_topic_deleted_and_made_again_while_a_broker_was_down(cluster: Callabl
     admin = three.admin()
     for topic, future in admin.delete_topics(["t", "gone"]).items():
         assert future.result(WAIT_S) is None, topic
-    until(lambda: three.create_topic_at("t", [sorted({1, 2, 3} - {away})]) is None, "the name is free again")
+    until_done(lambda: three.create_topic_at("t", [sorted({1, 2, 3} - {away})]), "the name is free again")
     three.produce("t", [b"new"] * 3)
     three.brokers[away].start()
     until(lambda: not (three.brokers[away].data / "gone-0").exists(), "the deleted topic's log is gone")

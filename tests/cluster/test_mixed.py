@@ -13,7 +13,7 @@ from ottla.protocol.messages.metadata import MetadataRequest
 from tests.cluster.test_kafka_tools import tool
 from tests.cluster.test_replicas import Load
 from tests.kit.apache_kafka import ApacheBroker
-from tests.kit.cluster import Cluster, until
+from tests.kit.cluster import Cluster, until, until_done
 
 pytestmark = pytest.mark.slow
 
@@ -134,7 +134,7 @@ def test_leadership_goes_to_them_and_back_under_load(
             mixed.add(number)
     all_know(mixed, 1, 2, 3)
     assert (mixed.controller() == 3) == (controller == "theirs")
-    until(lambda: mixed.create_topic_at("t", [[1, 2, 3], [2, 3, 1], [3, 1, 2]]) is None, "the topic")
+    until_done(lambda: mixed.create_topic_at("t", [[1, 2, 3], [2, 3, 1], [3, 1, 2]]), "the topic")
     epochs = [mixed.state("t", partition)["leader_epoch"] for partition in range(3)]
 
     def led_first_by(*replicas: int) -> None:

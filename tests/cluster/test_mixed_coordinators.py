@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from tests.cluster.test_mixed import all_know
 from tests.cluster.test_replicas import read
 from tests.compat.transactions import test_txn_java_kills
 from tests.kit.apache_kafka import ApacheBroker
-from tests.kit.cluster import WAIT_S, Cluster, ask_at, until
+from tests.kit.cluster import WAIT_S, Cluster, ask_at, until, until_done
 from tests.kit.peers import KAFKA_3, KAFKA_4, run_tool
 
 pytestmark = [pytest.mark.slow, pytest.mark.java]
@@ -97,7 +98,7 @@ def mixed(cluster: Callable[..., Cluster], request: pytest.FixtureRequest) -> It
         all_know(both, 1, 2, 3)
         assert (both.controller() == THEIRS) == (request.param == "theirs")
         for topic in ("in", "out"):
-            until(lambda topic=topic: both.create_topic_at(topic, [[1, 2, 3], [2, 3, 1], [3, 1, 2]]) is None, "the topic")
+            until_done(partial(both.create_topic_at, topic, [[1, 2, 3], [2, 3, 1], [3, 1, 2]]), "the topic")
         found = Mixed(both, theirs)
         # The coordinators' own topics come with the first who needs them.
         first = found.producer("first")

@@ -23,6 +23,7 @@ from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from ottla.records.record import build_batch
 from ottla.runtime.free_ports import free_port
 from tests.kit.cluster import BrokerProcess, Cluster, until
+from tests.kit.present import present
 
 
 def log_bytes(cluster: Cluster, number: int, topic: str, partition: int = 0) -> bytes:
@@ -423,5 +424,5 @@ def test_f68_brokers_use_a_listener_of_their_own_among_themselves(cluster: Calla
     # A client is told the addresses of the listener it came by.
     response = three.brokers[1].ask("metadata", 9, MetadataRequest(topics=[]))
     assert {broker.port for broker in response.brokers} == {broker.port for broker in three.brokers.values()}
-    connections = Path(f"/proc/{three.brokers[1].process.pid}/net/tcp").read_text()
+    connections = Path(f"/proc/{present(three.brokers[1].process).pid}/net/tcp").read_text()
     assert any(f":{port:04X}" in connections for number, port in internal.items() if number != 1)

@@ -19,6 +19,7 @@ from ottla.runtime.free_ports import free_port
 from ottla.testing import Broker, Security
 from tests.kit.cluster import BrokerProcess, Cluster, until
 from tests.kit.ottla_command import Ottla
+from tests.kit.present import present
 from tests.kit.zookeeper import ZooKeeper
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
@@ -69,7 +70,7 @@ def read(config: dict[str, Any]) -> list[bytes | None]:
             if message.error() is None:
                 values.append(message.value())
             else:
-                assert message.error().code() == KafkaError._PARTITION_EOF
+                assert present(message.error()).code() == KafkaError._PARTITION_EOF
                 ended += 1
     finally:
         consumer.close()

@@ -13,7 +13,7 @@ import pytest
 
 from tests.cluster.test_chaos import PARTITIONS, Transactions, check
 from tests.cluster.test_replicas import Load
-from tests.kit.cluster import BrokerProcess, Cluster, clusters, until
+from tests.kit.cluster import BrokerProcess, Cluster, clusters, until, until_done
 from tests.kit.zookeeper import ZooKeeper
 
 pytestmark = pytest.mark.slow
@@ -49,7 +49,7 @@ def test_c10_zookeeper_is_away_for_a_minute(own_zookeeper: ZooKeeper, tmp_path: 
             until(lambda: three.live_brokers() == {1, 2, 3}, "all registered")
             until(lambda: three.controller() in (1, 2, 3) and in_sync(three), "all in sync")
             going_on(load, transactions)
-            until(lambda: three.create_topic("after") is None, "a controller that works")
+            until_done(lambda: three.create_topic("after"), "a controller that works")
         check(three, load, transactions)
 
 

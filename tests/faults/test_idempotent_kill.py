@@ -17,6 +17,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 
 from ottla.testing import Broker
 from tests.kit.peers import free_ports
+from tests.kit.present import present
 from tests.kit.wait import until
 
 TOPIC = "idempotent"
@@ -124,7 +125,7 @@ def test_i07_an_idempotent_producer_through_lost_replies_kills_and_restarts() ->
                 if error is not None:
                     failures.append(str(error))
                 else:
-                    acknowledged[message.partition()].append(int(message.value().split(b":")[0]))  # type: ignore[index]
+                    acknowledged[message.partition()].append(int(present(message.value()).split(b":")[0]))  # type: ignore[index]
 
             def write() -> None:
                 while not stop.is_set():
@@ -180,6 +181,6 @@ def read_all(bootstrap_servers: str, partition: int) -> list[int]:
             assert error.code() == KafkaError._PARTITION_EOF
             break
         assert message.offset() == len(numbers)
-        numbers.append(int(message.value().split(b":")[0]))
+        numbers.append(int(present(message.value()).split(b":")[0]))
     consumer.close()
     return numbers

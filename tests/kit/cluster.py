@@ -34,6 +34,7 @@ logging.getLogger("kazoo").setLevel(logging.CRITICAL)
 
 
 until = partial(wait.until, every_s=0.05, ignoring=Exception)
+until_done = partial(wait.until_done, every_s=0.05, ignoring=Exception)
 """Wait for a condition on brokers that may be down: an exception counts as false."""
 
 

@@ -1,4 +1,4 @@
-"""Wait until a condition holds: `until` blocks, `until_async` awaits.
+"""Wait until a condition holds: `until` blocks, `until_async` awaits, `until_done` waits for a call that succeeds.
 
 A condition that holds is returned, so that a test can wait for a value: `leader = until(cluster.controller, "a controller")`.
 A test that passes never waits for the timeout, so it is generous: the machine may be busy.
@@ -27,15 +27,18 @@ def until(
     *,
     every_s: float = 0.02,
     ignoring: Ignored = (),
+    meanwhile: Callable[[], object] = lambda: None,
 ) -> Any:
     """Return the first true value of `condition`. An exception of the types `ignoring` counts as false.
 
+    `meanwhile` is called before each look at the condition, e.g. to poll a client.
     `what` names the condition in the failure; a callable is called then, e.g. to show a log.
     """
     deadline_s = time.monotonic() + timeout_s
     while True:
         last: object
         try:
+            meanwhile()
             value = condition()
             if value:
                 return value
@@ -45,6 +48,13 @@ def until(
         if time.monotonic() >= deadline_s:
             raise _not_in_time(condition, what, timeout_s, last)
         time.sleep(every_s)
+
+
+def until_done(
+    work: Callable[[], object], what: object = "", timeout_s: float = TIMEOUT_S, *, every_s: float = 0.02, ignoring: Ignored
+) -> None:
+    """Call `work` until it raises nothing of the types `ignoring`."""
+    until(lambda: True, what, timeout_s, every_s=every_s, ignoring=ignoring, meanwhile=work)
 
 
 async def until_async(

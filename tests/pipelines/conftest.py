@@ -148,7 +148,7 @@ class Shop:
         """What is there now, until it is done."""
         with self.flows(file, **more) as flows:
             flows.start()
-            until(lambda: (flows.wait(1), not flows.running)[1], "the pipeline ends", 300, every_s=0)
+            until(lambda: not flows.running, "the pipeline ends", 300, every_s=0, meanwhile=lambda: flows.wait(1))
             flows.wait(0)
         return flows
 

@@ -86,7 +86,7 @@ def test_a_backfill_writes_a_stretch_once_beside_the_live_pipeline_also_if_it_is
     def run() -> running.PipelineRun:
         with running.PipelineRun(shop.spark, backfill.project_of(live, stretch), plan) as flows:
             flows.start()
-            until(lambda: (flows.wait(1), not flows.running)[1], "the backfill ends", 300, every_s=0)
+            until(lambda: not flows.running, "the backfill ends", 300, every_s=0, meanwhile=lambda: flows.wait(1))
         return flows
 
     with shop.flows(file, once=False) as flows:
@@ -99,10 +99,11 @@ def test_a_backfill_writes_a_stretch_once_beside_the_live_pipeline_also_if_it_is
         assert run().sinks["copied"].totals.records == 0
         live_sink = flows.sinks["more"].totals
         until(
-            lambda: (flows.wait(0.5), live_sink.records >= 80)[1],
+            lambda: live_sink.records >= 80,
             "the live flow passes on what the backfill wrote",
             120,
             every_s=0,
+            meanwhile=lambda: flows.wait(0.5),
         )
     twice = range(10, 40)
     assert Counter(value["id"] for value in shop.values(out)) == Counter([*range(50), *twice])

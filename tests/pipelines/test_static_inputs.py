@@ -37,7 +37,7 @@ def test_f82_static_tables_are_read_anew(shop: Shop, postgresql: Database) -> No
     with shop.flows(file, once=False) as flows:
         flows.start()
         shop.produce(source, [{"id": 1}, {"id": 2}])
-        until(lambda: (flows.wait(0.1), len(shop.values(out)) == 2)[1], "the first rows", 300)
+        until(lambda: len(shop.values(out)) == 2, "the first rows", 300, meanwhile=lambda: flows.wait(0.1))
         (folder / "two.json").write_text('{"id": 2, "name": "two"}\n')
         postgresql.execute(database, "INSERT INTO names VALUES (2, 'zwei')")
 

@@ -94,9 +94,19 @@ def test_an_upgrade_and_a_rollback_lose_and_double_nothing(shop: Shop) -> None:
     # The end of the block raises the failure once more.
     with suppress(Superseded), shop.flows(file, once=False) as driver:
         driver.start()
-        until(lambda: (driver.wait(0.5), len(shop.values(f"{out}.copy")) == 60)[1], "the old version writes", 120, every_s=0)
-        until(lambda: (driver.wait(0.5), len(shop.values(f"{out}.sums")) >= 6)[1], "it closes windows", 120, every_s=0)
-        until(lambda: (driver.wait(0.5), driver.sinks["rows"].totals.batches)[1], "it writes the table", 120, every_s=0)
+        until(
+            lambda: len(shop.values(f"{out}.copy")) == 60,
+            "the old version writes",
+            120,
+            every_s=0,
+            meanwhile=lambda: driver.wait(0.5),
+        )
+        until(
+            lambda: len(shop.values(f"{out}.sums")) >= 6, "it closes windows", 120, every_s=0, meanwhile=lambda: driver.wait(0.5)
+        )
+        until(
+            lambda: driver.sinks["rows"].totals.batches, "it writes the table", 120, every_s=0, meanwhile=lambda: driver.wait(0.5)
+        )
         written(shop, file, **names, amount="amount * 2", aggregate="max", version=2)
         edits, differences, new = upgrade(shop, file)
         assert {each.flow: (each.kind, each.state) for each in edits} == {

@@ -21,6 +21,7 @@ from ottla.sim.kernel.network import SimNetwork
 from ottla.sim.kernel.process import Process
 from ottla.sim.models.log_files import stored_batches
 from ottla.types import TopicPartition
+from tests.kit.present import present
 
 
 class Host:
@@ -69,7 +70,7 @@ def test_a_client_that_goes_away_does_not_stop_a_change_half_way(wait_s: Any) ->
         await asyncio.sleep(wait_s)
         change.cancel()
         await asyncio.sleep(1)
-        stored = json.loads(host.tree.get("/brokers/topics/t").data)["partitions"]
+        stored = json.loads(present(host.tree.get("/brokers/topics/t")).data)["partitions"]
         assert len(broker.image.topics["t"].partitions) == len(stored)
         assert len(broker.partitions) == len(stored)
         await broker.stop()
@@ -135,7 +136,7 @@ def test_a_copy_of_a_compacted_log_with_a_hole_in_it_begins_anew() -> None:
         copy = target.futures[key].dir
         assert len(target.futures[key].segments) > 2
         await host.kill()  # while most is copied, and before the copy takes over
-        host.disk.find(f"{copy}/{0:020d}.log").data.clear()
+        host.disk.inode(f"{copy}/{0:020d}.log").data.clear()
         broker = await host.start()
         await asyncio.sleep(30)
         moved = broker.partitions.get(key).log

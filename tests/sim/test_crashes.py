@@ -64,7 +64,7 @@ class Computer:
 
     def set_bytes(self, path: Any, data: Any) -> None:
         """Change the bytes on the disk, durably."""
-        self.disk.node(path).data[:] = data
+        self.disk.inode(path).data[:] = data
         self.disk.settle()
 
 

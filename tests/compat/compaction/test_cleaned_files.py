@@ -190,8 +190,9 @@ def consume(bootstrap_servers: str, end_offset: int) -> list[Pair]:
     while True:
         (message,) = consumer.consume(1, timeout=60) or [None]  # type: ignore[list-item]
         assert message is not None, "nothing came"
-        if message.error() is not None:
-            assert message.error().code() == -191, message.error()
+        error = message.error()
+        if error is not None:
+            assert error.code() == -191, error
             assert consumer.position([TopicPartition("compacted", 0)])[0].offset == end_offset
             consumer.close()
             return found

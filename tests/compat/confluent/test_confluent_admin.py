@@ -20,6 +20,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from tests.kit.present import present
 from tests.kit.subject import broker_count, soon
 
 
@@ -153,7 +154,7 @@ def test_topic_configs(admin: AdminClient, new_topic: Callable[..., str]) -> Non
     found = configs()
     assert found["retention.ms"].value == "123456"
     assert found["retention.ms"].source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
-    assert set(found["cleanup.policy"].value.split(",")) == {"compact", "delete"}
+    assert set(present(found["cleanup.policy"].value).split(",")) == {"compact", "delete"}
     assert found["segment.bytes"].value == "1073741824"
     assert found["segment.bytes"].source == ConfigSource.DEFAULT_CONFIG.value
     assert found["max.message.bytes"].value == "1048588"
@@ -238,7 +239,7 @@ def test_produce_to_a_partition_that_is_not_there(bootstrap: str, topic: str) ->
     producer = Producer({"bootstrap.servers": bootstrap, "message.timeout.ms": 60_000})
     errors = []
     try:
-        producer.produce(topic, b"x", partition=7, on_delivery=lambda error, _: errors.append(error.code()))
+        producer.produce(topic, b"x", partition=7, on_delivery=lambda error, _: errors.append(present(error).code()))
         producer.flush(60)
     except KafkaException as refused:
         errors.append(refused.args[0].code())

@@ -20,6 +20,8 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from tests.kit.present import present
+
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 
 
@@ -193,8 +195,8 @@ def test_seek_back_and_to_the_end(bootstrap: str, topic: str) -> None:
     reader.seek(TopicPartition(topic, 0, 2))
     assert next_value() == b"2"
     reader.seek(TopicPartition(topic, 0, OFFSET_END))
-    end = reader.poll(60)  # where the end is, it asks now; it must not find it behind what comes next
-    assert (end.error().code(), end.offset()) == (KafkaError._PARTITION_EOF, 10)
+    end = present(reader.poll(60))  # where the end is, it asks now; it must not find it behind what comes next
+    assert (present(end.error()).code(), end.offset()) == (KafkaError._PARTITION_EOF, 10)
     produce(bootstrap, topic, [{"value": b"new"}])
     assert next_value() == b"new"
     reader.close()
@@ -226,9 +228,9 @@ def test_partition_end_is_told(bootstrap: str, topic: str) -> None:
     produce(bootstrap, topic, [{"value": b"x"}])
     reader = consumer(bootstrap, **{"enable.partition.eof": True})
     reader.assign([TopicPartition(topic, 0, 0)])
-    assert reader.poll(60).value() == b"x"
-    end = reader.poll(60)
-    assert end.error().code() == KafkaError._PARTITION_EOF
+    assert present(reader.poll(60)).value() == b"x"
+    end = present(reader.poll(60))
+    assert present(end.error()).code() == KafkaError._PARTITION_EOF
     assert end.offset() == 1
     reader.close()
 

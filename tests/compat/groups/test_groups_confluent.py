@@ -101,7 +101,7 @@ def test_f33_f35_f36_partitions_are_shared_and_move_with_membership(
     with members(servers, group, [topic], **{"partition.assignment.strategy": strategy}) as team:
         team.add()
         until(lambda: team.balanced(6), "one member owns all")
-        until(lambda: (team.poll(), len(team.seen) == 120)[1], "all records are read")
+        until(lambda: len(team.seen) == 120, "all records are read", meanwhile=team.poll)
         team.add()
         team.add()
         until(lambda: team.balanced(6), "three share")
@@ -117,7 +117,12 @@ def test_f33_several_groups_each_read_everything(servers: str, group: str, fille
     with members(servers, f"{group}-a", [topic]) as first, members(servers, f"{group}-b", [topic]) as second:
         first.add()
         second.add()
-        until(lambda: (first.poll(), second.poll(), len(first.seen) == len(second.seen) == 40)[2])
+
+        def poll() -> None:
+            first.poll()
+            second.poll()
+
+        until(lambda: len(first.seen) == len(second.seen) == 40, meanwhile=poll)
         assert set(first.seen.values()) == set(second.seen.values()) == {1}
 
 
@@ -243,4 +248,4 @@ def test_g05_g06_churn(servers: str, group: str, filled: Callable[..., str]) -> 
             for _ in range(chance.randrange(1, 8)):
                 team.poll()
         until(lambda: team.balanced(12))
-        until(lambda: (team.poll(), sent <= team.seen.keys())[1], "every record is read")
+        until(lambda: sent <= team.seen.keys(), "every record is read", meanwhile=team.poll)

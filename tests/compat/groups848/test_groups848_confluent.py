@@ -21,6 +21,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewPartitions
 
+from tests.kit.present import present
 from tests.kit.wait import until
 
 
@@ -88,7 +89,7 @@ def test_a_member_that_dies_is_followed_after_its_session(
     finally:
         victim.kill()
         victim.wait()
-        victim.stdout.close()
+        present(victim.stdout).close()
     assert not ledger.twice
 
 

@@ -65,7 +65,7 @@ def test_g07_members_go_on_where_they_were(how: str) -> None:
             return group.state == ConsumerGroupState.STABLE and sorted(map(len, owned(group).values())) == [2, 2, 2]
 
         until(settled)
-        until(lambda: poll() is None and sum(len(consumer.assignment()) for consumer in consumers) == 6)
+        until(lambda: sum(len(consumer.assignment()) for consumer in consumers) == 6, meanwhile=poll)
         before, known = owned(described()), len(changes)
         getattr(broker, how)()
         broker.start()
@@ -76,7 +76,7 @@ def test_g07_members_go_on_where_they_were(how: str) -> None:
         assert (after.state, owned(after)) == (ConsumerGroupState.STABLE, before)
         assert len(changes) == known, "nobody was given another assignment"
         consumers.pop().close()
-        until(lambda: poll() is None and [len(consumer.assignment()) for consumer in consumers] == [3, 3])
+        until(lambda: [len(consumer.assignment()) for consumer in consumers] == [3, 3], meanwhile=poll)
         for consumer in consumers:
             consumer.close()
 

@@ -39,7 +39,10 @@ def test_librdkafka_produces_and_consumes(broker: SaslBroker, mechanism: str, us
     consumer.subscribe([topic])
     values: list[bytes | None] = []
     try:
-        until(lambda: (values.extend(m.value() for m in consumer.consume(100, 0.2) if not m.error()), len(values) >= 100)[1])
+        until(
+            lambda: len(values) >= 100,
+            meanwhile=lambda: values.extend(m.value() for m in consumer.consume(100, 0.2) if not m.error()),
+        )
     finally:
         consumer.close()
 

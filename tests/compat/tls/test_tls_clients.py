@@ -82,7 +82,10 @@ def test_librdkafka_produces_and_consumes(broker: TlsBroker, size: int) -> None:
     consumer.subscribe([topic])
     values: list[bytes | None] = []
     try:
-        until(lambda: (values.extend(m.value() for m in consumer.consume(count, 0.2) if not m.error()), len(values) >= count)[1])
+        until(
+            lambda: len(values) >= count,
+            meanwhile=lambda: values.extend(m.value() for m in consumer.consume(count, 0.2) if not m.error()),
+        )
     finally:
         consumer.close()
     assert values == [b"%d" % number * size for number in range(count)]

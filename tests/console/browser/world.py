@@ -23,7 +23,7 @@ from ottla.pipelines.failure import PipelineError, Place
 from ottla.pipelines.published import documents
 from ottla.pipelines.published.publisher import Publisher
 from ottla.pipelines.running import PipelineRun
-from tests.kit.wait import until
+from tests.kit.wait import until, until_done
 
 HOSTILE = '<img src=x onerror="window.__hacked=1"><script>window.__hacked=2</script>{{7*7}}'
 PLAIN = "unexpected end of text"
@@ -191,7 +191,7 @@ def open_transaction(servers: str) -> Iterator[None]:
     producer = Producer(
         {"bootstrap.servers": servers, "transactional.id": "payments-1", "transaction.timeout.ms": 600_000, "log_level": 0}
     )
-    until(lambda: (producer.init_transactions(30), True)[1], "a transactional id", ignoring=KafkaException)
+    until_done(lambda: producer.init_transactions(30), "a transactional id", ignoring=KafkaException)
     producer.begin_transaction()
     producer.produce("payments", "settled", key="ada")
     producer.commit_transaction(30)

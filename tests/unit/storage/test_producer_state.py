@@ -9,6 +9,7 @@ from ottla.records.batch import BATCHES_KEPT, SEQUENCE_MAX
 from ottla.storage.config import INT64_MAX
 from ottla.storage.producer_state import ProducerStates, Written
 from ottla.types import TopicPartition
+from tests.kit.present import present
 from tests.kit.producer import data_batch, refused
 
 
@@ -85,7 +86,7 @@ def test_i02_a_new_epoch_begins_at_zero_and_forgets_the_batches_of_the_old() -> 
     assert partition.send(4) is None, "the refused one left no trace"
     assert partition.send(0, 4, epoch=1) is None
     assert partition.send(0, 4, epoch=1) is not None
-    assert [batch.first_offset for batch in partition.states.get(7).batches] == [5]
+    assert [batch.first_offset for batch in present(partition.states.get(7)).batches] == [5]
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 1000])
@@ -101,7 +102,7 @@ def test_i02_sequences_wrap_from_the_largest_int32_to_zero(count: int) -> None:
 def test_i02_a_batch_may_wrap_inside() -> None:
     partition = Partition()
     assert partition.send(SEQUENCE_MAX - 1, 5) is None
-    assert partition.states.get(7).next_sequence == 3
+    assert present(partition.states.get(7)).next_sequence == 3
     assert partition.send(SEQUENCE_MAX - 1, 5) is not None
     assert partition.send(3) is None
 
@@ -147,7 +148,7 @@ def test_no_more_than_five_batches_are_kept() -> None:
     partition = Partition()
     for sequence in range(100):
         partition.send(sequence)
-    assert len(partition.states.get(7).batches) == BATCHES_KEPT
+    assert len(present(partition.states.get(7)).batches) == BATCHES_KEPT
 
 
 # --- transactions

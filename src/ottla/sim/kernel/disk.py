@@ -114,8 +114,7 @@ class SimDisk:
             self._crash_behind = None
 
     def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
-        node = self.node(path)
-        assert isinstance(node, Inode)
+        node = self.inode(path)
         node.data[position] ^= 1 << bit
         node.flush()  # the damage is on the disk, not in the cache
 
@@ -132,10 +131,7 @@ class SimDisk:
                 node.flush()
 
     def contents(self, path: str) -> bytes:
-        node = self.node(path)
-        if not isinstance(node, Inode):
-            raise IsADirectoryError(errno.EISDIR, "is a directory", path)
-        return bytes(node.data)
+        return bytes(self.inode(path).data)
 
     def paths(self, prefix: str = "/") -> list[str]:
         """Every file below a directory, sorted."""
@@ -181,6 +177,13 @@ class SimDisk:
         found = self.find(path)
         if found is None:
             raise FileNotFoundError(errno.ENOENT, "no such file or directory", path)
+        return found
+
+    def inode(self, path: str) -> Inode:
+        """The file at a path."""
+        found = self.node(path)
+        if not isinstance(found, Inode):
+            raise IsADirectoryError(errno.EISDIR, "is a directory", path)
         return found
 
     def parent(self, path: str) -> tuple[Directory, str]:

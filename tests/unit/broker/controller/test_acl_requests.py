@@ -29,6 +29,7 @@ from ottla.security.acl import (
 from ottla.security.acl_nodes import acknowledged_path, encode_acknowledged
 from ottla.sim.kernel.process import Process
 from tests.kit.controller_world import Member, World, all_here, in_world, until
+from tests.kit.present import present
 
 WITH_ACLS = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}
 ORDERS, ORD = ResourcePattern(TOPIC, "orders"), ResourcePattern(TOPIC, "ord", PREFIXED)
@@ -128,7 +129,7 @@ def test_ac09_a_change_is_answered_when_every_broker_enforces_it() -> None:
             binding = ResourcePattern(TOPIC, f"t{number}"), ALICE
             assert codes(await requests(writer).create([binding])) == [0]
             for member in members:
-                assert binding[0] in member.authorizer.index.entries, (member.number, number)
+                assert binding[0] in present(member.authorizer).index.entries, (member.number, number)
         await requests(members[0]).delete([AclFilter()])
         for member in members:
             assert acls(member) == {}
@@ -240,7 +241,7 @@ def test_acls_that_cannot_be_parsed_are_not_overwritten_but_can_be_deleted() -> 
         (member,) = await world.add(1)
         world.write(Create("/kafka-acl/Topic/orders", b"{"))
         world.write(Create("/kafka-acl-changes/acl_changes_", b"TOPIC:orders", sequential=True))
-        await until(lambda: ORDERS in member.authorizer.index.entries)
+        await until(lambda: ORDERS in present(member.authorizer).index.entries)
         assert codes(await requests(member).create([(ORDERS, ALICE)])) == [ErrorCode.KAFKA_STORAGE_ERROR]
         await requests(member).delete([AclFilter(TOPIC, "orders", LITERAL)])
         assert world.tree.get("/kafka-acl/Topic/orders") is None

@@ -13,6 +13,7 @@ from ottla.cluster.broker_changes import IsrProposal
 from ottla.ports import Create, Delete, SetData
 from ottla.types import TopicPartition
 from tests.kit.controller_world import World, all_here, in_world, make, until
+from tests.kit.present import present
 
 
 def topic_node(*replicas: tuple[int, ...], **fields: Any) -> bytes:
@@ -37,7 +38,7 @@ def test_a_topic_created_in_the_tree_gets_leaders_configs_and_an_id() -> None:
         assert world.state("theirs", 1)["leader"] == 3
         assert (world.state("theirs")["leader"], world.state("theirs")["isr"]) == (2, [2, 3])
         assert world.state("theirs", 1)["isr"] == [3], "broker 9 does not exist"
-        stored = json.loads(world.tree.get("/brokers/topics/theirs").data)
+        stored = json.loads(present(world.tree.get("/brokers/topics/theirs")).data)
         image = world.active().controller.state.image
         assert image.topics["theirs"].partitions[1].replicas == (9, 3)
         assert stored["version"] == 3

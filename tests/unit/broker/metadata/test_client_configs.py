@@ -12,6 +12,7 @@ from ottla.cluster.client_entities import CLIENT_ID, IP, USER, Entity, with_quot
 from ottla.errors import ErrorCode, KafkaError
 from ottla.ports import Create, SetData
 from tests.kit.controller_world import World, all_here, in_world, until
+from tests.kit.present import present
 
 ALICE: Entity = ((USER, "alice"),)
 ALICE_AT: Entity = ((USER, "alice"), (CLIENT_ID, "app"))
@@ -77,7 +78,7 @@ def test_sc03_a_node_without_configs_and_children_is_removed() -> None:
         await requests.alter_client(ALICE, lambda _: {})
         assert world.tree.children("/config/users") == []
         notices = [world.tree.get(f"/config/changes/{name}") for name in world.tree.children("/config/changes")]
-        assert json.loads(notices[-1].data)["entity_path"] == "users/alice"
+        assert json.loads(present(notices[-1]).data)["entity_path"] == "users/alice"
 
     in_world(test)
 
