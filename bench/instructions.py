@@ -92,9 +92,9 @@ def measured(tree: Path, kinds: list[str]) -> dict[str, float]:
         out = Path(directory) / "out"
         command = ["valgrind", "--tool=callgrind", "--dump-before=getppid", f"--callgrind-out-file={out}"]
         command += [str(tree / ".venv/bin/python"), "-m", "bench.instructions", "--child", *kinds]
-        done = subprocess.run(
-            command, cwd=tree, env=os.environ | {"PYTHONHASHSEED": "0"}, capture_output=True, text=True, check=False
-        )
+        # Each tree runs its own sources, whatever PYTHONPATH names.
+        env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"PYTHONHASHSEED": "0"}
+        done = subprocess.run(command, cwd=tree, env=env, capture_output=True, text=True, check=False)
         if done.returncode:
             raise SystemExit(done.stderr[-3000:])
         found: dict[str, float] = {}
