@@ -36,9 +36,10 @@ class Coordinator:
 @message(versions="0-6", flexible="3+")
 class FindCoordinatorResponse:
     throttle_time_ms: int = wire("int32", "1+", ignorable=True)
-    error_code: int = wire("int16", "0-3")
+    # A refused request without keys has no coordinator to carry the error: version 4 leaves it out, as Kafka does.
+    error_code: int = wire("int16", "0-3", ignorable=True)
     error_message: str | None = wire("string", "1-3", nullable="1-3", default=None, ignorable=True)
-    node_id: int = wire("int32", "0-3")
-    host: str = wire("string", "0-3")
-    port: int = wire("int32", "0-3")
+    node_id: int = wire("int32", "0-3", ignorable=True)
+    host: str = wire("string", "0-3", ignorable=True)
+    port: int = wire("int32", "0-3", ignorable=True)
     coordinators: list[Coordinator] = wire(list_of(Coordinator), "4+")

@@ -3,8 +3,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from ottla.broker.handlers.find_coordinator import refuse
 from ottla.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.wire.codec import decode, encode
 from tests.kit.admin import MetadataBroker, on_broker
 from tests.kit.handlers import every_version
 
@@ -103,3 +105,13 @@ def test_types_of_keys() -> None:
             assert found.error_message
 
     on_broker(test)
+
+
+def test_a_refusal_without_keys_has_no_coordinators() -> None:
+    """As Kafka's FindCoordinatorRequest.getErrorResponse: the connection stays open."""
+    error = KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    for version in (4, 6):
+        response = decode(FindCoordinatorResponse, version, encode(refuse(FindCoordinatorRequest(key_type=2), error), version))
+        assert response.coordinators == []
+    response = decode(FindCoordinatorResponse, 3, encode(refuse(FindCoordinatorRequest(key="g"), error), 3))
+    assert response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
