@@ -304,7 +304,7 @@ class Broker:
         monitor.watch_telemetry(self.telemetry)
 
     async def _logins(self, dispatcher: Dispatcher) -> dict[str, Login]:
-        """Of the SASL listeners."""
+        """How clients log in, by SASL listener."""
         if not any(endpoint.security_protocol.startswith("SASL_") for endpoint in self.settings.listeners().bind):
             return {}
         # Imported here: a broker without SASL starts without it.

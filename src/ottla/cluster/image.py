@@ -78,8 +78,8 @@ class ClusterImage:
     """Brokers in a controlled shutdown."""
 
     @property
-    def staying(self) -> Mapping[int, BrokerImage]:
-        """The brokers that may get new replicas."""
+    def placement_candidates(self) -> Mapping[int, BrokerImage]:
+        """The brokers that may get new replicas: those that are not shutting down."""
         if not self.shutting_down:
             return self.brokers
         return {number: broker for number, broker in self.brokers.items() if number not in self.shutting_down}

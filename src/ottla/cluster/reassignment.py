@@ -44,7 +44,7 @@ def check_target(image: ClusterImage, partition: PartitionImage, wanted: Sequenc
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"the replication factor is {len(target(partition))}, not {len(wanted)}, and must not change",
         )
-    gone = [broker for broker in wanted if broker not in origin(partition) and broker not in image.staying]
+    gone = [broker for broker in wanted if broker not in origin(partition) and broker not in image.placement_candidates]
     if gone:
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"these brokers are not running: {gone}")
 

@@ -77,12 +77,12 @@ def _placed(image: ClusterImage, settings: BrokerSettings, new: NewTopic, random
             f"{count} partitions are not allowed; allowed: 1 or more, or -1 for the broker's default",
         )
     _check_factor(image, replication_factor)
-    brokers = {broker.id: broker.rack for broker in image.staying.values()}
+    brokers = {broker.id: broker.rack for broker in image.placement_candidates.values()}
     return place(brokers, count, replication_factor, start=random.below(len(brokers)), shift=random.below(len(brokers)))
 
 
 def _check_factor(image: ClusterImage, replication_factor: int) -> None:
-    alive = len(image.staying)
+    alive = len(image.placement_candidates)
     if replication_factor > alive:
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
@@ -104,7 +104,7 @@ def _assigned(image: ClusterImage, new: NewTopic) -> Sequence[tuple[int, ...]]:
     if set(by_partition) != set(range(len(by_partition))):
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "the assigned partitions must be consecutive from 0")
     placed = [by_partition[partition] for partition in range(len(by_partition))]
-    _check_assignments(image.staying, placed, first_partition=0, replication_factor=len(placed[0]))
+    _check_assignments(image.placement_candidates, placed, first_partition=0, replication_factor=len(placed[0]))
     return placed
 
 
@@ -181,7 +181,7 @@ def extended_topic(image: ClusterImage, asked: NewPartitions) -> TopicImage:
                 f"{added} partitions are added, but {len(asked.assignments)} are assigned",
             )
         placed = [tuple(replicas) for replicas in asked.assignments]
-        _check_assignments(image.staying, placed, present, replication_factor)
+        _check_assignments(image.placement_candidates, placed, present, replication_factor)
     else:
         _check_factor(image, replication_factor)
         placed = _continue_placement(image, topic, added, replication_factor)
@@ -191,9 +191,9 @@ def extended_topic(image: ClusterImage, asked: NewPartitions) -> TopicImage:
 def _continue_placement(image: ClusterImage, topic: TopicImage, added: int, factor: int) -> list[tuple[int, ...]]:
     """Continue the round-robin where the topic began, as Kafka does."""
     first = topic.partitions[0].replicas[0]
-    ids = sorted(image.staying)
+    ids = sorted(image.placement_candidates)
     start = next((index for index, broker in enumerate(ids) if broker >= first), 0)
-    racks = {broker.id: broker.rack for broker in image.staying.values()}
+    racks = {broker.id: broker.rack for broker in image.placement_candidates.values()}
     return place(racks, added, factor, start=start, shift=start, first_partition=len(topic.partitions))
 
 

@@ -246,7 +246,7 @@ def _by_partition(fields: Mapping[str, Sequence[int]]) -> dict[int, tuple[int, .
 
 
 def _broker_ids(found: object) -> tuple[int, ...]:
-    """Checked here: a broker id out of range would fail only when a control request is encoded, again and again."""
+    """A list of broker ids. ValueError if one is out of range: every control request with it would fail to encode."""
     if not isinstance(found, list) or not all(type(each) is int and 0 <= each <= _INT32_MAX for each in found):
         raise ValueError(f"invalid broker ids: {found!r}")
     return tuple(found)

@@ -133,7 +133,7 @@ class AclRequests:
             except KafkaError as error:
                 for number in numbers:
                     results[number] = error
-        late = await self._late(written)
+        late = await self._until_enforced(written)
         return [late if result is None else result for result in results]
 
     @shielded
@@ -170,7 +170,7 @@ class AclRequests:
             if failure is not None and not removed:
                 for number in matching:
                     results[number].failure = failure
-        late = await self._late(written)
+        late = await self._until_enforced(written)
         if late is not None:
             for result in results:
                 result.failure = result.failure or late
@@ -223,8 +223,8 @@ class AclRequests:
             except StoreError as error:
                 raise kafka_error(error) from error
 
-    async def _late(self, written: _Written) -> KafkaError | None:
-        """Wait until every broker enforces what was written. An error that names the brokers that do not."""
+    async def _until_enforced(self, written: _Written) -> KafkaError | None:
+        """Wait until every broker enforces what was written. Returns an error that names those that have not done so in time."""
         if self._follower is None:
             return None
         deadline = self._clock.monotonic() + self._within_s

@@ -92,8 +92,8 @@ class _Channel:
     def lags(self) -> bool:
         return len(self._queue) > _QUEUED_MAX
 
-    def skip(self) -> None:
-        """Drop the requests behind the one in flight. StopReplica stays: the whole state does not name replicas that are gone."""
+    def drop_superseded(self) -> None:
+        """Drop queued requests: the whole state follows. StopReplica stays, the whole state does not name replicas to delete."""
         kept = self._queue.popleft()
         dropped, self._queue = self._queue, deque([kept])
         for name, request, acknowledgement in dropped:
@@ -131,7 +131,7 @@ class ControllerChannels:
                     broker_id,
                     _QUEUED_MAX,
                 )
-                channel.skip()
+                channel.drop_superseded()
                 for full in self._full_requests(broker_id):
                     acknowledgements[broker_id] = channel.put(full.requests())
             else:

@@ -147,7 +147,7 @@ class _Produce:
         refusals: Refusals | None,
         validated: list[Checked | KafkaError] | None,
     ) -> Reply:
-        """Append to all partitions. With `refusal` to none. `refusals` are the partitions that are not in the transaction."""
+        """Append to all partitions of the request; to none with `refusal`, and not to the partitions in `refusals`."""
         transaction = VerifiedTransaction(self._version >= _BUMPS_EPOCHS_FROM) if refusals is not None else None
         acks = request.acks
         now_ms = self._clock.now_ms()

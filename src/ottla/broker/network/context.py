@@ -41,4 +41,4 @@ class RequestContext:
 
 
 class CloseConnection(Exception):
-    """Close the connection instead of answering: the request gets no response, and failed."""
+    """Raised by a handler: the request failed, and its connection is closed without a response."""

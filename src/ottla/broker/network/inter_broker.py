@@ -163,7 +163,7 @@ class InterBroker:
             return connection
 
     def _warn_of_refusal(self, broker_id: int, channel: _Channel, error: LoginRefused | ssl.SSLError) -> None:
-        """Once for each broker and purpose, until a connection succeeds: attempts repeat every second."""
+        """Log it once for each broker and purpose, until a connection succeeds: attempts repeat every second."""
         if channel.failures != 1:
             return
         if isinstance(error, LoginRefused):

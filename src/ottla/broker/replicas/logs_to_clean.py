@@ -65,7 +65,7 @@ class LogsToClean:
         return found[best.log]
 
     async def _compacted(self) -> list[Partition]:
-        """Mostly a few of thousands: the internal topics."""
+        """The partitions with cleanup.policy=compact. Mostly these are a few of thousands, the internal topics."""
         partitions = list(self._partitions)
         found: list[Partition] = []
         for first in range(0, len(partitions), LOOK_PARTITIONS):

@@ -373,7 +373,7 @@ def _member(group: ConsumerGroup, member: ConsumerMember, topics: Topics) -> Mem
 
 
 def _named(partitions: Mapping[bytes, Iterable[int]], topics: Topics) -> DescribedAssignment:
-    """Deleted topics are left out."""
+    """An assignment with topic names, without deleted topics."""
     names = topics.topic_names
     return DescribedAssignment(
         topic_partitions=[

@@ -88,7 +88,7 @@ class Topics(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NoTopics:
-    """Before the first image."""
+    """The topics of a shard before its first cluster image."""
 
     topics: Mapping[str, Topic] = field(default_factory=dict)
     topic_names: Mapping[bytes, str] = field(default_factory=dict)

@@ -85,7 +85,7 @@ class TransactionShard:
             self.pending_markers.remove(transactional_id)
 
     def replay_end_transaction_marker(self, producer_id: int, *, commit: bool) -> None:
-        """Never: no producer writes to `__transaction_state` in a transaction."""
+        """Never called: no producer writes to `__transaction_state` in a transaction."""
 
     def on_loaded(self, now: Now) -> Decision:
         """Deliver the pending markers of the previous coordinator (T06). Open transactions stay open."""
@@ -157,7 +157,7 @@ class TransactionShard:
         token: Token,
         wall_ms: int,
     ) -> Decision:
-        """The response is ErrorCode.NONE."""
+        """Add partitions to the transaction of a producer. The response is ErrorCode.NONE."""
         transaction = self._get(transactional_id)
         if transaction.state in PREPARED:
             raise _ending(transaction)

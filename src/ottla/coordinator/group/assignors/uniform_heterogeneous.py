@@ -91,7 +91,7 @@ class _Dealing:
                     last_changed = place
 
     def _balance_topic(self, topic: bytes) -> bool:
-        """Whether a partition moved."""
+        """Move partitions of a topic from loaded members to idle ones. Returns whether one moved."""
         levels = _Levels(self.subscribers[topic], self.loads)
         if levels.spread <= 1:
             return False
