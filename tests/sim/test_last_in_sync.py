@@ -103,6 +103,7 @@ def test_r17_a_consumer_notices_that_the_tail_is_lost() -> None:
         async def act(actor: Any) -> None:
             address = ("127.0.0.1", leader.port)
             found = (await actor.call(address, "fetch", 17, fetch)).responses[0].partitions[0]
+            assert found.diverging_epoch is not None, "the leader does not say where the log ends"
             assert (found.diverging_epoch.epoch, found.diverging_epoch.end_offset, bytes(found.records)) == (0, 1, b"")
             fetch.topics[0].partitions[0].last_fetched_epoch = -1
             found = (await actor.call(address, "fetch", 17, fetch)).responses[0].partitions[0]

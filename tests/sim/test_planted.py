@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from ottla.sim.bugs import BUGS, IS_COMPILED
+from ottla.sim.bugs import BUGS, IS_COMPILED, planted
 from ottla.sim.run import find_bug, main, run_seed
+from ottla.sim.violation import Violation
+from tests.sim import test_last_in_sync as last_in_sync
 
 pytestmark = pytest.mark.skipif(IS_COMPILED, reason="bugs are planted in the sources: PYTHONPATH=build/pure, as in `make test`")
 
@@ -96,6 +98,14 @@ def test_a_planted_bug_is_caught(name: Any) -> None:
     assert outcome is not None, f"{bug.summary}: not caught in {len(bug.seeds)} seeds"
     assert outcome.rule not in {"exception", "unhandled", "error"}, f"it fell over, no checker caught it: {outcome.detail}"
     assert outcome.last_events
+
+
+def test_r17_bugs_of_the_last_replica_in_sync_are_caught() -> None:
+    """Its story is in no world: the worlds do not allow what it loses."""
+    with planted("always-unclean"), pytest.raises(Violation, match="nobody leads"):
+        last_in_sync.test_r17_the_last_replica_in_sync_loses_its_unflushed_tail_and_nothing_else(False)
+    with planted("divergence-unnoticed"), pytest.raises(AssertionError, match="where the log ends"):
+        last_in_sync.test_r17_a_consumer_notices_that_the_tail_is_lost()
 
 
 def test_a_planted_bug_is_gone_afterwards() -> None:
