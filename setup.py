@@ -36,7 +36,6 @@ HOT_MODULES = [
     "src/ottla/broker/network/dispatch.py",
     "src/ottla/broker/network/measuring.py",
     "src/ottla/broker/network/metering.py",
-    "src/ottla/broker/network/request_observer.py",
     "src/ottla/broker/network/response_errors.py",
     "src/ottla/broker/handlers/fetch.py",
     "src/ottla/broker/handlers/heartbeat.py",

@@ -2,6 +2,7 @@
 
     python -m bench.instructions                          # by kind of request, a minute or two
     python -m bench.instructions commit heartbeat         # only these kinds
+    python -m bench.instructions --metrics                # the broker has metrics.listener
     python -m bench.instructions --tree DIR [--tree DIR]  # other checkouts, each compiled and with its .venv, side by side
 
 As in `bench.inside`, broker, log and connections are real, and what puts a request into the buffer is taken off. Needs valgrind.
@@ -51,10 +52,11 @@ def _send(inside: Inside, at: int, frame: bytearray) -> None:
     inside.send(inside.connections[at % len(inside.connections)], frame)
 
 
-async def child(kinds: list[str]) -> None:
+async def child(kinds: list[str], metrics: bool) -> None:
     """Send the requests. Callgrind writes its counts whenever this asks for the parent's id."""
     gc.set_threshold(*GC_THRESHOLDS)  # as in service
-    async with started(PARTITIONS, {"group.initial.rebalance.delay.ms": "0"}) as inside:
+    settings = {"group.initial.rebalance.delay.ms": "0"} | ({"metrics.listener": "127.0.0.1:0"} if metrics else {})
+    async with started(PARTITIONS, settings) as inside:
         teams = await _teams(inside)
         offset = iter(range(1 << 40))
         made: dict[str, Callable[[int], list[bytearray]]] = {
@@ -86,12 +88,13 @@ async def child(kinds: list[str]) -> None:
             assert kind == NOTHING or all(connection.idle for connection in inside.connections)
 
 
-def measured(tree: Path, kinds: list[str]) -> dict[str, float]:
+def measured(tree: Path, kinds: list[str], *, metrics: bool = False) -> dict[str, float]:
     """Instructions of one request, by kind."""
     with tempfile.TemporaryDirectory(prefix="ottla-callgrind-") as directory:
         out = Path(directory) / "out"
         command = ["valgrind", "--tool=callgrind", "--dump-before=getppid", f"--callgrind-out-file={out}"]
         command += [str(tree / ".venv/bin/python"), "-m", "bench.instructions", "--child", *kinds]
+        command += ["--metrics"] if metrics else []
         # Each tree runs its own sources, whatever PYTHONPATH names.
         env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"PYTHONHASHSEED": "0"}
         done = subprocess.run(command, cwd=tree, env=env, capture_output=True, text=True, check=False)
@@ -110,14 +113,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kinds", nargs="*", help=", ".join(KINDS))
     parser.add_argument("--tree", action="append", type=Path, default=[])
+    parser.add_argument("--metrics", action="store_true", help="with metrics.listener")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     kinds = options.kinds or list(KINDS)
     if options.child:
-        run(child(kinds))
+        run(child(kinds, options.metrics))
         return
     trees = [tree.resolve() for tree in options.tree] or [Path.cwd()]
-    results = [measured(tree, kinds) for tree in trees]
+    results = [measured(tree, kinds, metrics=options.metrics) for tree in trees]
     for kind in kinds:
         print(f"{kind:12}", *(f"{result[kind]:10,.0f}" for result in results))
 

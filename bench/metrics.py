@@ -3,7 +3,7 @@
     python -m bench.metrics                # all three: scrape, requests, instructions
     python -m bench.metrics scrape         # 1,000 partitions and 200 groups: time of a scrape, longest stall of the loop
     python -m bench.metrics requests       # requests per second of CPU: without metrics, and with them and a scrape each second
-    python -m bench.metrics instructions   # CPU instructions of a request without and with metrics (valgrind --tool=callgrind)
+    python -m bench.metrics instructions   # CPU instructions of a request without and with metrics (bench.instructions)
 
 `scrape` runs a broker in this process, `requests` two brokers as processes whose clients take turns. Instructions do not depend
 on what else the machine does, CPU time hardly.
@@ -13,19 +13,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import socket
-import subprocess
 import sys
-import tempfile
 import time
 import urllib.request
 from pathlib import Path
 from statistics import median
 
 from bench import answer_help
-from bench.inside import PARTITIONS, Inside, fetch_frame, produce_frame, started
-from ottla.broker.network.request_memory import HEAD_ROOM
+from bench.inside import PARTITIONS, produce_frame, started
+from bench.instructions import measured as counted
 from ottla.client.connection import ClientConnection
 from ottla.cluster.requests import NewTopic
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -42,9 +39,7 @@ SCRAPES = 10
 ROUNDS = 8
 ROUND_S = 3.0
 CONNECTIONS = 4
-FEW, MANY = 500, 4500
-"""Requests of the two runs under callgrind, whose difference counts."""
-KINDS = {"produce": lambda at: produce_frame(at, 1, 9), "fetch": lambda at: fetch_frame(at, 12)}
+KINDS = ["produce", "fetch"]
 
 
 # Scrape
@@ -130,7 +125,7 @@ def produced(broker: Broker, address: str | None) -> float:
     """Produce requests per second of the broker's CPU, one at a time on some connections."""
     host, _, port = broker.bootstrap_servers.partition(":")
     sockets = [socket.create_connection((host, int(port))) for _ in range(CONNECTIONS)]
-    frames = [bytes(frame) for frame in map(KINDS["produce"], range(CONNECTIONS))]
+    frames = [bytes(frame) for frame in (produce_frame(at, 1, 9) for at in range(CONNECTIONS))]
     done, begun_cpu, until, scrape_at = 0, cpu_s(broker), time.monotonic() + ROUND_S, time.monotonic()
     while time.monotonic() < until:
         for connection, frame in zip(sockets, frames, strict=True):
@@ -159,48 +154,15 @@ def cpu_s(broker: Broker) -> float:
 
 
 def instructions() -> None:
+    off = counted(Path.cwd(), KINDS)
+    on = counted(Path.cwd(), KINDS, metrics=True)
     for kind in KINDS:
-        counts = {}
-        for name in ("off", "on"):
-            few, many = (collected(kind, name, count) for count in (FEW, MANY))
-            counts[name] = (many - few) / (MANY - FEW)
-        added = counts["on"] - counts["off"]
-        share = 100 * added / counts["off"]
-        print(f"{kind:8} {counts['off']:8.0f} instructions without metrics, {added:6.0f} more with ({share:.1f} %)")
-
-
-def collected(kind: str, metrics: str, count: int) -> int:
-    """The instructions of a process that answers so many requests."""
-    with tempfile.TemporaryDirectory(prefix="ottla-callgrind-") as folder:
-        valgrind = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/out"]
-        command = [*valgrind, sys.executable, "-m", "bench.metrics", "answer", kind, metrics, str(count)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | {"PYTHONHASHSEED": "0"})
-    found = re.search(r"Collected : (\d+)", done.stderr)
-    assert found is not None, done.stderr
-    return int(found[1])
-
-
-async def answer(kind: str, metrics: str, count: int) -> None:
-    """Run under callgrind."""
-    async with started(PARTITIONS, ON if metrics == "on" else None) as inside:
-        frames = [KINDS[kind](at) for at in range(PARTITIONS)]
-        send(inside, [produce_frame(at, 1, 9) for at in range(PARTITIONS)], PARTITIONS)
-        send(inside, frames, count)
-
-
-def send(inside: Inside, frames: list[bytearray], count: int) -> None:
-    shared = inside.broker.server.memory.shared
-    for number in range(count):
-        frame, connection = frames[number % len(frames)], inside.connections[number % 10]
-        connection.get_buffer(65536)
-        shared[HEAD_ROOM : HEAD_ROOM + len(frame)] = frame
-        connection.buffer_updated(len(frame))
+        added = on[kind] - off[kind]
+        share = 100 * added / off[kind]
+        print(f"{kind:10} {off[kind]:8.0f} instructions without metrics, {added:6.0f} more with ({share:.1f} %)")
 
 
 def main(words: list[str]) -> None:
-    if words[:1] == ["answer"]:
-        run(answer(words[1], words[2], int(words[3])))
-        return
     if not compiled():
         print("The hot modules are not compiled: figures are of interpreted code")
     wanted = words[:1]

@@ -335,7 +335,7 @@ def test_without_a_listener_nothing_is_measured(play: Play) -> None:
         [served] = stage.broker.server.connections()
         assert served.traffic is None
         assert served.header_cache is not None
-        assert served.header_cache.observer is None
+        assert served.header_cache.measure is None
         assert all(partition.traffic is None for partition in stage.broker.partitions)
 
     play(case)

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from librt.strings import BytesWriter, read_f64_le, write_f64_le
-
-if TYPE_CHECKING:
-    from mypy_extensions import i64
+from librt.vecs import vec
+from mypy_extensions import i64
 
 ROTATION_S: Final = 120
 QUANTILES: Final = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
@@ -21,8 +19,9 @@ QUANTILES: Final = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 
 _CELLS: Final = 1024
 _LEVELS: Final = 4
-_CELLS_PER_CELL: Final = 128
-"""Cells of a level that are one cell of the next level."""
+_LAST_LEVEL: Final = (_LEVELS - 1) * _CELLS
+_DOWN: Final = 1 - 1e-12
+"""A value that is a bound belongs to the bucket below it, however floating point rounds."""
 
 _MANTISSAS: Final = ("1", "1.25", "1.5", "2", "2.5", "3", "4", "5", "6", "8")
 
@@ -31,22 +30,26 @@ SIZE_BOUNDS_BYTES: Final = [float(half << exponent) for exponent in range(5, 27)
 
 
 @lru_cache
-def _starts(bounds: tuple[float, ...]) -> bytes:
-    """By cell: the first bucket that its values may belong to. A cell of level 0 is a quarter of the first bound."""
+def _buckets(bounds: tuple[float, ...]) -> tuple[bytes, float]:
+    """The bucket of each cell, and how many cells of a level are one cell of the next level. The smallest cell is a quarter of
+    the first bound. No bound is within a cell: for bounds in steps of tens that takes 100 cells, in steps of twos 128."""
+    cells_per_cell = next(count for count in (100.0, 128.0) if _splits_no_cell(bounds, count))
     found = bytearray()
     cell = bounds[0] / 4
     for _ in range(_LEVELS):
-        found += bytes([bisect_left(bounds, (number - 0.001) * cell) for number in range(_CELLS)])
-        cell *= _CELLS_PER_CELL
-    return bytes(found)
+        found += bytes([bisect_left(bounds, (number + 0.5) * cell) for number in range(_CELLS)])
+        cell *= cells_per_cell
+    return bytes(found), cells_per_cell
 
 
-@lru_cache
-def _packed(bounds: tuple[float, ...]) -> bytes:
-    out = BytesWriter()
-    for bound in (*bounds, float("inf")):
-        write_f64_le(out, bound)
-    return out.getvalue()
+def _splits_no_cell(bounds: tuple[float, ...], cells_per_cell: float) -> bool:
+    for bound in bounds:
+        cells = bound / bounds[0] * 4
+        while cells > _CELLS:
+            cells /= cells_per_cell
+        if abs(cells - round(cells)) > 1e-6:
+            return False
+    return True
 
 
 class Histogram:
@@ -55,13 +58,9 @@ class Histogram:
     def __init__(self, bounds: list[float]) -> None:
         """`bounds`: the largest value of each bucket, ascending; larger values have a bucket of their own."""
         self.bounds = bounds
-        self._cells_per_unit = 4 / bounds[0]
-        self._starts = _starts(tuple(bounds))
-        self._packed = _packed(tuple(bounds))
-        self._first_counts = BytesWriter()
-        """Of each bucket up to 255 values, which are then added to `_more_counts`."""
-        self._first_counts.write(bytes(len(bounds) + 1))
-        self._more_counts = [0] * (len(bounds) + 1)
+        self._cells_per_unit = 4 / bounds[0] * _DOWN
+        self._buckets, self._cells_per_cell = _buckets(tuple(bounds))
+        self._counts: vec[i64] = vec[i64]([0] * (len(bounds) + 1))
         self.sum = 0.0
         self._copy = self.counts
         self._older_copy = self._copy
@@ -69,24 +68,17 @@ class Histogram:
     def add(self, value: float) -> None:
         # As bisect_left(bounds, value).
         cells = value * self._cells_per_unit
-        level: i64 = 0
-        while cells >= _CELLS and level < _LEVELS - 1:
-            cells /= _CELLS_PER_CELL
-            level += 1
-        cell: i64 = _CELLS - 1
+        cell: i64 = 0
+        while cells >= _CELLS and cell < _LAST_LEVEL:
+            cells /= self._cells_per_cell
+            cell += _CELLS
         if cells < _CELLS:
-            cell = int(cells)
-        bounds = self._packed
-        index: i64 = self._starts[level * _CELLS + cell]
-        while value > read_f64_le(bounds, index * 8):
-            index += 1
-        counts = self._first_counts
-        count = counts[index]
-        if count == 255:
-            counts[index] = 0
-            self._more_counts[index] += 256
+            cell += int(cells)
         else:
-            counts[index] = count + 1  # mypyc makes `+=` a call of the interpreter
+            cell += _CELLS - 1
+        index: i64 = self._buckets[cell]
+        counts = self._counts
+        counts[index] = counts[index] + 1
         self.sum += value
 
     def rotate(self) -> None:
@@ -97,7 +89,7 @@ class Histogram:
     @property
     def counts(self) -> list[int]:
         """Of each bucket."""
-        return [first + more for first, more in zip(self._first_counts.getvalue(), self._more_counts, strict=True)]
+        return list(self._counts)
 
     @property
     def count(self) -> int:

@@ -18,6 +18,7 @@ WINDOW: Final = 4
 """Samples of the rates. One is taken every SAMPLE_S."""
 SAMPLE_S: Final = 10
 _NOTHING: Final = ConnectionTraffic()
+_UNKNOWN: Final = "unknown"
 
 
 class ConnectionRates:
@@ -64,9 +65,14 @@ def connection_families(server: SocketServer, rates: ConnectionRates) -> Iterato
 def _by_software(server: SocketServer) -> Counter[tuple[str, str, str]]:
     found: Counter[tuple[str, str, str]] = Counter()
     for connection in server.connections():
-        traffic = connection.traffic or _NOTHING
-        found[traffic.software_name, traffic.software_version, connection.listener_name] += 1
+        found[*_software(connection), connection.listener_name] += 1
     return found
+
+
+def _software(connection: Connection) -> tuple[str, str]:
+    """Name and version of the client, as it told them."""
+    session = connection.session
+    return session.software_name or _UNKNOWN, session.software_version or _UNKNOWN
 
 
 def described(server: SocketServer) -> list[dict[str, Any]]:
@@ -77,13 +83,14 @@ def described(server: SocketServer) -> list[dict[str, Any]]:
 
 def _described(connection: Connection, now: float) -> dict[str, Any]:
     traffic = connection.traffic or _NOTHING
+    software_name, software_version = _software(connection)
     return {
         "listener": connection.listener_name,
         "address": connection.client_host,
         "port": connection.client_port,
         "client_id": traffic.client_id,
-        "software_name": traffic.software_name,
-        "software_version": traffic.software_version,
+        "software_name": software_name,
+        "software_version": software_version,
         "principal": str(connection.session.principal),
         "age_seconds": round(now - connection.since, 3),
         "idle_seconds": round(now - connection.last_used, 3),

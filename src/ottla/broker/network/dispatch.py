@@ -5,8 +5,8 @@ errors. A `KafkaError` becomes the response. `MalformedInput` and `CloseConnecti
 bug of the broker: it is logged with its traceback once, and answered with UNKNOWN_SERVER_ERROR if the response has room for it,
 else the connection is closed.
 
-A client is authenticated before its requests come here (`sasl_login`, TLS). A request has an observer only if a quota applies to
-it (`metering`), or with metrics (`measuring`). A handler that answers at once, or with a future, costs no task.
+A client is authenticated before its requests come here (`sasl_login`, TLS). A request has a meter only if a quota applies to it
+(`metering`), and a measure only with metrics (`measuring`). A handler that answers at once, or with a future, costs no task.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.broker.network.context import CloseConnection, RequestContext
 from ottla.broker.network.handler import Handler, bind
-from ottla.broker.network.metering import Metering
-from ottla.broker.network.request_observer import RequestObserver
+from ottla.broker.network.metering import Meter, Metering
 from ottla.broker.network.timed import timed
 from ottla.errors import ErrorCode, KafkaError, MalformedInput
 from ottla.ports import Part
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from mypy_extensions import i64
 
     from ottla.broker.network.connection import Connection
-    from ottla.broker.network.measuring import Measuring
+    from ottla.broker.network.measuring import Measuring, RequestMeasure
 
 logger = logging.getLogger(__name__)
 
@@ -81,14 +80,15 @@ class HeaderCache:
         position: int,
         route: Route,
         context: RequestContext,
-        observer: RequestObserver | None,
+        measure: RequestMeasure | None,
     ) -> None:
         self.api = api
         self.client = client
         self.position = position
         self.route = route
         self.context = context
-        self.observer = observer
+        self.meter = context.meter
+        self.measure = measure
         self.previous: HeaderCache | None = None
         """The header before it: many clients send two APIs in turn, such as Heartbeat and OffsetCommit. No more than two are
         kept."""
@@ -104,11 +104,13 @@ class PendingReply:
         correlation_id: int,
         request: object,
         future: asyncio.Future[Any],
-        observer: RequestObserver | None = None,
+        meter: Meter | None = None,
+        measure: RequestMeasure | None = None,
     ) -> None:
         self._dispatcher = dispatcher
         self._route = route
-        self._observer = observer
+        self._meter = meter
+        self._measure = measure
         self._correlation_id = correlation_id
         self._request = request
         self.future = future
@@ -116,19 +118,25 @@ class PendingReply:
     def parts(self) -> list[Part] | None:
         """The reply, once the future is done (and was not cancelled). MalformedInput: close the connection."""
         error = self.future.exception()
-        observer = self._observer
+        meter, measure = self._meter, self._measure
+        if measure is not None:
+            measure.resume()
         try:
             if error is not None:
                 raise error
             response = self.future.result()
-            if observer is not None:
-                observer.end(self._request, response)
+            if meter is not None:
+                meter.end(self._request, response)
             if response is None:
+                if measure is not None:
+                    measure.finish_unanswered()
                 return None
             parts = self._route.encoder.encode(self._correlation_id, response)
-            return parts if observer is None else observer.finish(parts)
+            if measure is not None:
+                measure.finish(parts, self._request, response)
+            return parts
         except Exception as failure:
-            return self._dispatcher.failure(self._route, self._correlation_id, self._request, failure, observer)
+            return self._dispatcher.failure(self._route, self._correlation_id, self._request, failure, meter, measure)
 
     @property
     def api_name(self) -> str:
@@ -168,9 +176,11 @@ class Dispatcher:
                 return found
             cached = found
         route = cached.route
-        observer = cached.observer
-        if observer is not None:
-            observer.begin(len(frame))
+        meter, measure = cached.meter, cached.measure
+        if meter is not None:
+            meter.begin(len(frame))
+        if measure is not None:
+            measure.begin(len(frame))
         number: i64 = start[4] << 24 | start[5] << 16 | start[6] << 8 | start[7]
         correlation_id: int = number if number < 0x80000000 else number - 0x100000000
         try:
@@ -180,23 +190,28 @@ class Dispatcher:
         try:
             response = route.handle(request, cached.context)
             if type(response) is route.response_class:
-                if observer is None:
-                    return route.encoder.encode(correlation_id, response)
-                observer.end(request, response)
-                return observer.finish(route.encoder.encode(correlation_id, response))
+                if meter is not None:
+                    meter.end(request, response)
+                parts = route.encoder.encode(correlation_id, response)
+                if measure is not None:
+                    measure.finish(parts, request, response)
+                return parts
         except Exception as error:
-            return self.failure(route, correlation_id, request, error, observer)
+            return self.failure(route, correlation_id, request, error, meter, measure)
         if response is None:
-            if observer is not None:
-                observer.end(request, None)
+            if meter is not None:
+                meter.end(request, None)
+            if measure is not None:
+                measure.finish_unanswered()
             return None
-        if observer is not None:
-            observer.suspend()
-            meter = cached.context.meter
-            if meter is not None and not isinstance(response, asyncio.Future):
+        if measure is not None:
+            measure.suspend()
+        if meter is not None:
+            meter.suspend()
+            if not isinstance(response, asyncio.Future):
                 response = timed(meter, response)
         future = response if isinstance(response, asyncio.Future) else self._loop.create_task(response)
-        return PendingReply(self, route, correlation_id, request, future, observer)
+        return PendingReply(self, route, correlation_id, request, future, meter, measure)
 
     def forget_routes(self) -> None:
         """Quotas have changed: build the routes again. Connections must drop their header caches."""
@@ -249,10 +264,10 @@ class Dispatcher:
         if route.metered:
             assert self._metering is not None
             context.meter = self._metering.meter(header.api_key, header.client_id, connection)
-        observer: RequestObserver | None = context.meter
+        measure: RequestMeasure | None = None
         if self._measuring is not None:
-            observer = self._measuring.observer(route.api, header.api_version, header.client_id, connection, context.meter)
-        return HeaderCache(bytes(frame[:4]), bytes(frame[8:position]), position, route, context, observer)
+            measure = self._measuring.measure(route.api, header.api_version, header.client_id, connection, context.meter)
+        return HeaderCache(bytes(frame[:4]), bytes(frame[8:position]), position, route, context, measure)
 
     def failure(
         self,
@@ -260,7 +275,8 @@ class Dispatcher:
         correlation_id: int,
         request: object,
         error: BaseException,
-        observer: RequestObserver | None = None,
+        meter: Meter | None = None,
+        measure: RequestMeasure | None = None,
     ) -> list[Part]:
         if isinstance(error, (MalformedInput, CloseConnection)):
             raise MalformedInput(str(error)) from error
@@ -275,11 +291,13 @@ class Dispatcher:
             if hasattr(response, "error_message"):
                 response.error_message = error.detail
         if response is not None:
-            if observer is not None:
-                observer.end(request, response, int(error.code))
+            if meter is not None:
+                meter.end(request, response, int(error.code))
             try:
                 parts = route.encoder.encode(correlation_id, response)
-                return parts if observer is None else observer.finish(parts)
+                if measure is not None:
+                    measure.finish(parts, request, response)
+                return parts
             except ValueError:
                 pass  # this version of the response cannot carry the error
         raise MalformedInput(f"{route.api.name} v{route.version} failed and has no error response: {error}") from error

@@ -9,31 +9,34 @@ The stages of a request are Kafka's. This broker has one thread and no queues be
 - response send: writing a reply of files to the socket. Smaller replies are written at once.
 - throttle: for how long the connection is muted by quotas. Not part of the total time.
 A request counts once its reply is on its way. Fetch requests of followers are counted apart from those of consumers.
+
+What takes microseconds is timed by the system's wall clock, which compiled code reads without making an object: two reads of
+Python's monotonic clock are a percent of a request. Waiting and sending are timed by the monotonic clock.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from librt.strings import read_i32_be
+from librt.time import time as wall_s
+from mypy_extensions import i64
+
 from ottla.broker.network.metering import Meter
-from ottla.broker.network.request_observer import RequestObserver
 from ottla.broker.network.response_errors import ErrorCodes, error_codes_of
 from ottla.metrics.histogram import SIZE_BOUNDS_BYTES, TIME_BOUNDS_S, Histogram
 from ottla.ports import FileRange, Part
 from ottla.protocol.registry import API_BY_NAME, Api
 
 if TYPE_CHECKING:
-    from mypy_extensions import i64
-
     from ottla.broker.network.connection import Connection
-    from ottla.protocol.messages.fetch import FetchResponse
+    from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
     from ottla.protocol.messages.produce import ProduceResponse
 
 _PRODUCE: Final = API_BY_NAME["produce"].key
 _FETCH: Final = API_BY_NAME["fetch"].key
-_API_VERSIONS: Final = API_BY_NAME["api_versions"].key
-_SOFTWARE_FROM: Final = 3
 SENT_AT_ONCE_BYTES: Final = 32 << 10
 """Smaller replies leave with one write (`connection.COPY_BYTES_MAX`)."""
 FETCH_CONSUMER: Final = "FetchConsumer"
@@ -48,8 +51,6 @@ class ConnectionTraffic:
         self.bytes_in: i64 = 0
         self.bytes_out: i64 = 0
         self.client_id = ""
-        self.software_name = "unknown"
-        self.software_version = "unknown"
 
 
 class VersionCount:
@@ -87,6 +88,9 @@ class RequestStatistics:
             found = self.by_version[number] = VersionCount()
         return found
 
+    def failed(self, code: int) -> None:
+        self.failures[code] = self.failures.get(code, 0) + 1
+
     def histograms(self) -> list[Histogram]:
         return [self.size_bytes, self.at_once_s, self.total_s, self.local_s, self.remote_s, self.send_s, self.throttle_s]
 
@@ -111,18 +115,16 @@ class Measuring:
             found = self._error_codes[api.key] = error_codes_of(api.response)
         return found
 
-    def observer(
+    def measure(
         self, api: Api, version: int, client_id: str | None, connection: Connection, meter: Meter | None
-    ) -> RequestObserver:
-        """`meter`: of the quotas that apply to the request as well."""
+    ) -> RequestMeasure:
+        """`meter`: of the quotas that apply to the request."""
         traffic = traffic_of(connection)
         traffic.client_id = client_id or ""
         if api.key == _FETCH:
             return FetchMeasure(self, api, version, connection, traffic, meter)
         if api.key == _PRODUCE:
             return ProduceMeasure(self, api, version, connection, traffic, meter)
-        if api.key == _API_VERSIONS and version >= _SOFTWARE_FROM:
-            return ApiVersionsMeasure(self, api, version, connection, traffic, meter)
         return RequestMeasure(self, api, version, connection, traffic, meter)
 
 
@@ -138,7 +140,7 @@ def traffic_of(connection: Connection) -> ConnectionTraffic:
     return traffic
 
 
-class RequestMeasure(RequestObserver):
+class RequestMeasure:
     """Of one client on one connection and one API. Measures one request after the other."""
 
     def __init__(
@@ -151,97 +153,107 @@ class RequestMeasure(RequestObserver):
         meter: Meter | None,
     ) -> None:
         self._monotonic = measuring.monotonic
+        self._reads_wall = measuring.monotonic is time.monotonic
+        """Whether the clock is that of the system, and no other one that a simulation or a test has put in its place."""
         self.statistics = measuring.statistics(FETCH_CONSUMER if api.key == _FETCH else kafka_name(api))
         self._error_codes = measuring.error_codes(api)
         self._by_version = self.statistics.version(version)
         self._connection = connection
         self.traffic = traffic
         self._meter = meter
-        self._request_bytes = 0
+        self._request_bytes: i64 = 0
         self._began = 0.0
+        """When it began, or went on after its handler had waited."""
+        self._local_s = 0.0
+        """Before its handler waited."""
         self._waits_since = 0.0
         """When the handler began to wait; 0: it answered at once."""
-        self._ended = 0.0
-        self._encoded = 0.0
+        self._remote_s = 0.0
+        self._sends_since = 0.0
+
+    def _now_s(self) -> float:
+        """For short times."""
+        return wall_s() if self._reads_wall else self._monotonic()
 
     def begin(self, request_bytes: int) -> None:
+        """A request begins."""
         self._request_bytes = request_bytes
-        self._waits_since = 0.0
-        self._began = self._monotonic()
-        if self._meter is not None:
-            self._meter.begin(request_bytes)
+        self._began = self._now_s()
 
     def suspend(self) -> None:
+        """Its handler waits."""
+        self._local_s = max(0.0, self._now_s() - self._began)
         self._waits_since = self._monotonic()
-        if self._meter is not None:
-            self._meter.suspend()
 
-    def end(self, request: Any, response: Any, error_code: int = 0) -> None:
-        if self._waits_since:
-            self._ended = self._monotonic()
-        meter = self._meter
-        if meter is not None:
-            meter.end(request, response, error_code)
-            if meter.throttle_ms > 0:
-                self.statistics.throttle_s.add(meter.throttle_ms / 1000)
-        statistics = self.statistics
-        statistics.good += self._good(response, statistics.failures) if response is not None else 1
-        if response is None:
-            self._answered(0, 0)
+    def resume(self) -> None:
+        """Its handler has waited."""
+        self._remote_s = self._monotonic() - self._waits_since
+        self._began = self._now_s()
 
-    def finish(self, parts: list[Part]) -> list[Part]:
-        only = parts[0]
-        if len(parts) == 1 and isinstance(only, bytes):
-            self._answered(len(only), 0)
-            return parts
-        size: i64 = 0
-        files: i64 = 0
-        for part in parts:
-            if isinstance(part, bytes):
-                size += len(part)
-            elif isinstance(part, FileRange):
-                files += part.size
-            else:
-                size += len(part)
-        self._answered(size, files)
-        return parts
+    def finish(self, parts: list[Part], request: Any, response: Any) -> None:
+        """The response is encoded as these parts."""
+        self._count_errors(response)
+        first = parts[0]
+        assert isinstance(first, bytes)
+        size = i64(read_i32_be(first, 0))  # of the whole reply, files included
+        self._answered(size + 4, size > SENT_AT_ONCE_BYTES and _file_bytes(parts) > SENT_AT_ONCE_BYTES)
+
+    def finish_unanswered(self) -> None:
+        """The request gets no response."""
+        self.statistics.good += 1
+        self._answered(0, False)
 
     def sent(self) -> None:
         """The reply with files has left."""
-        now = self._monotonic()
+        sending_s = self._monotonic() - self._sends_since
+        self.statistics.send_s.add(sending_s)
+        self._record_stages(sending_s)
+
+    def _count_errors(self, response: Any) -> None:
+        """Count the error codes of the response."""
         statistics = self.statistics
-        statistics.send_s.add(now - self._encoded)
-        self._record_stages(statistics, now, now - self._encoded)
+        statistics.good += self._error_codes.count(response, statistics.failures) if self._error_codes.any else 1
 
-    def _good(self, response: Any, failures: dict[int, int]) -> int:
-        """How many error codes of the response are NONE; the others go to `failures`."""
-        return self._error_codes.count(response, failures) if self._error_codes.any else 1
-
-    def _answered(self, buffers_bytes: i64, files_bytes: i64) -> None:
-        """Count the request, whose reply is so large."""
-        now = self._monotonic()
-        request_bytes: i64 = self._request_bytes
+    def _answered(self, response_bytes: i64, is_sent_later: bool) -> None:
+        """Count the request."""
+        spent_s = self._now_s() - self._began
+        if spent_s < 0:
+            spent_s = 0.0  # somebody has set the clock
+        request_bytes = self._request_bytes
         self._by_version.requests += 1
         traffic = self.traffic
         traffic.requests += 1
         traffic.bytes_in += request_bytes + 4
-        traffic.bytes_out += buffers_bytes + files_bytes
+        traffic.bytes_out += response_bytes
         statistics = self.statistics
         statistics.size_bytes.add(float(request_bytes))
-        if files_bytes > SENT_AT_ONCE_BYTES:
-            self._encoded = now
+        if self._meter is not None and self._meter.throttle_ms > 0:
+            statistics.throttle_s.add(self._meter.throttle_ms / 1000)
+        if not is_sent_later and not self._waits_since:
+            statistics.at_once_s.add(spent_s)
+            return
+        self._local_s = self._local_s + spent_s if self._waits_since else spent_s
+        if is_sent_later:
+            self._sends_since = self._monotonic()
             self._connection.sending = self
-        elif self._waits_since:
-            self._record_stages(statistics, now, 0.0)
         else:
-            statistics.at_once_s.add(now - self._began)
+            self._record_stages(0.0)
 
-    def _record_stages(self, statistics: RequestStatistics, now: float, sending_s: float) -> None:
-        total = now - self._began
-        remote = self._ended - self._waits_since if self._waits_since else 0.0
-        statistics.total_s.add(total)
-        statistics.remote_s.add(remote)
-        statistics.local_s.add(total - remote - sending_s)
+    def _record_stages(self, sending_s: float) -> None:
+        remote_s = self._remote_s if self._waits_since else 0.0
+        self._waits_since = 0.0
+        statistics = self.statistics
+        statistics.total_s.add(self._local_s + remote_s + sending_s)
+        statistics.remote_s.add(remote_s)
+        statistics.local_s.add(self._local_s)
+
+
+def _file_bytes(parts: list[Part]) -> i64:
+    found: i64 = 0
+    for part in parts:
+        if isinstance(part, FileRange):
+            found += part.size
+    return found
 
 
 class FetchMeasure(RequestMeasure):
@@ -261,51 +273,46 @@ class FetchMeasure(RequestMeasure):
         self._consumers_by_version = self._by_version
         self._followers = measuring.statistics(FETCH_FOLLOWER)
         self._followers_by_version = self._followers.version(version)
+        self._follows = False
 
-    def end(self, request: Any, response: Any, error_code: int = 0) -> None:
-        state = request.replica_state
-        follows = request.replica_id >= 0 or (state is not None and state.replica_id >= 0)
-        self.statistics = self._followers if follows else self._consumers
-        self._by_version = self._followers_by_version if follows else self._consumers_by_version
-        super().end(request, response, error_code)
+    def finish(self, parts: list[Part], request: Any, response: Any) -> None:
+        fetch: FetchRequest = request
+        state = fetch.replica_state
+        follows = fetch.replica_id >= 0 or (state is not None and state.replica_id >= 0)
+        if follows != self._follows:
+            self._follows = follows
+            self.statistics = self._followers if follows else self._consumers
+            self._by_version = self._followers_by_version if follows else self._consumers_by_version
+        super().finish(parts, request, response)
 
-    def _good(self, response: FetchResponse, failures: dict[int, int]) -> int:
+    def _count_errors(self, response: Any) -> None:
+        answer: FetchResponse = response
+        statistics = self.statistics
         good: i64 = 0
-        code = response.error_code
-        if code == 0:
+        if answer.error_code == 0:
             good = 1
         else:
-            failures[code] = failures.get(code, 0) + 1
-        for topic in response.responses:
+            statistics.failed(answer.error_code)
+        for topic in answer.responses:
             for partition in topic.partitions:
-                code = partition.error_code
-                if code == 0:
+                if partition.error_code == 0:
                     good += 1
                 else:
-                    failures[code] = failures.get(code, 0) + 1
-        return good
+                    statistics.failed(partition.error_code)
+        statistics.good += good
 
 
 class ProduceMeasure(RequestMeasure):
     """Reads the error codes of the most frequent response without looking up names."""
 
-    def _good(self, response: ProduceResponse, failures: dict[int, int]) -> int:
+    def _count_errors(self, response: Any) -> None:
+        answer: ProduceResponse = response
+        statistics = self.statistics
         good: i64 = 0
-        for topic in response.responses:
+        for topic in answer.responses:
             for partition in topic.partition_responses:
-                code = partition.error_code
-                if code == 0:
+                if partition.error_code == 0:
                     good += 1
                 else:
-                    failures[code] = failures.get(code, 0) + 1
-        return good
-
-
-class ApiVersionsMeasure(RequestMeasure):
-    """Also notes which software the client is."""
-
-    def end(self, request: Any, response: Any, error_code: int = 0) -> None:
-        if response is not None and response.error_code == 0:
-            self.traffic.software_name = request.client_software_name
-            self.traffic.software_version = request.client_software_version
-        super().end(request, response, error_code)
+                    statistics.failed(partition.error_code)
+        statistics.good += good

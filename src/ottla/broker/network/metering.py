@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.broker.network.request_observer import RequestObserver
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metrics import Counters
 from ottla.ports import Clock
@@ -82,7 +81,7 @@ class Metering:
         return Meter(self, api_key, client, connection)
 
 
-class Meter(RequestObserver):
+class Meter:
     """Of one client on one connection and one API. Measures one request after the other."""
 
     def __init__(self, metering: Metering, api_key: int, client: ClientQuotas, connection: Connection) -> None:
