@@ -7,9 +7,12 @@ import random
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from ottla.cli.failure import Failure
+from ottla.cli.pipeline.upgrading import _target as rollback_target
 from ottla.client.transactions import CommittedOffset
 from ottla.pipelines import loading
 from ottla.pipelines.checkpoint import forged, offsets_of
@@ -22,7 +25,7 @@ from ottla.pipelines.marker import Hold, Marker, live, marker_in, not_begun, num
 from ottla.pipelines.shadow import last
 from ottla.pipelines.switching import Progress, switched
 from ottla.pipelines.values import Json
-from ottla.pipelines.versions import Code, code_of, following, isolated
+from ottla.pipelines.versions import Code, Version, code_of, following, isolated
 from ottla.types import TopicPartition
 
 QUERY = "bb51c7d3-e101-45cd-b1c2-106cd4d679cb"
@@ -250,3 +253,46 @@ def test_a_forged_batch_is_written_as_spark_writes_it() -> None:
     assert json.loads(metadata)["conf"] == {"a": "b"}
     assert line == '{"orders": {"0": 8, "1": 4}, "#orders": "id"}'
     assert offsets_of(line) == {P0: 8, P1: 4}
+
+
+# Rollback
+
+
+class Kept:
+    """The kept versions of a pipeline, for `rollback`."""
+
+    location = "/storage/.versions"
+
+    def __init__(self, *notes: str) -> None:
+        numbers = range(1, len(notes) + 1)
+        self.all = {
+            str(number): Version(str(number), Code("shop.py", {}), str(number - 1) if number > 1 else None, 0, note)
+            for number, note in zip(numbers, notes, strict=True)
+        }
+
+    def read(self, name: str) -> Version | None:
+        return self.all.get(name)
+
+    def target(self, to: int | None = None) -> int:
+        versions: Any = self
+        return rollback_target(versions, list(self.all.values())[-1], to).number
+
+
+def test_a_rollback_goes_to_the_version_before() -> None:
+    assert Kept("", "").target() == 1
+    assert Kept("", "", "").target() == 2
+    assert Kept("", "", "").target(1) == 1
+    with pytest.raises(Failure, match="an older version is not kept"):
+        Kept("").target()
+    with pytest.raises(Failure, match="version 3 is not kept"):
+        Kept("", "", "").target(3)
+
+
+def test_a_rollback_called_again_after_it_was_killed_does_not_undo_itself() -> None:
+    """The first one may have died between the switch and its last word."""
+    assert Kept("", "", "", "rollback to 2").target() == 1
+    assert Kept("", "", "", "rollback to 2", "rollback to 1", "").target() == 5
+    assert Kept("", "", "", "rollback to 2", "", "rollback to 4").target() == 1
+    with pytest.raises(Failure, match="an older version is not kept"):
+        Kept("", "", "rollback to 1").target()
+    assert Kept("", "", "rollback to 1").target(2) == 2

@@ -1,6 +1,8 @@
 """An upgrade loses and doubles nothing, whatever is killed at whatever moment: itself, the old driver, the broker (F83).
 
-`OTTLA_TEST_ROUNDS=2` makes two rounds of every blow, twenty in all; without it the slow test makes one of each.
+Twenty rounds: every blow on Ottla and on Apache Kafka, on one of them with tables of PostgreSQL, on the other with topics only.
+Two rounds of five are rollbacks. `OTTLA_TEST_ROUNDS=2` makes forty. `OTTLA_TEST_BLOWS=broker,hold` makes only those whose name
+has one of these words in it.
 """
 
 from __future__ import annotations
@@ -17,11 +19,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.kit.databases import PostgreSQL
 from tests.pipelines.kills.listening import Proxy
 from tests.pipelines.kills.stage import PARTITIONS, AnyBroker
-from tests.pipelines.kills.upgrades import BLOWS, upgraded
+from tests.pipelines.kills.upgrades import BLOWS, ROLLBACK, UPGRADE, upgraded
 
 ROUNDS = int(os.environ.get("OTTLA_TEST_ROUNDS", "1"))
 WORDS = os.environ.get("OTTLA_TEST_BLOWS", "").split(",")
-CHOSEN = tuple(name for name in BLOWS if any(word in name for word in WORDS)) * ROUNDS
+VERBS = (UPGRADE, UPGRADE, ROLLBACK, UPGRADE, ROLLBACK)
 SETTINGS: dict[str, Any] = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(14_400)]
@@ -57,24 +59,40 @@ def on_kafka() -> Iterator[tuple[AnyBroker, Proxy, Callable[[], str]]]:
         proxy.close()
 
 
-def play(folder: Path, broker: AnyBroker, proxy: Proxy) -> None:
+def play(folder: Path, broker: AnyBroker, proxy: Proxy, names: list[str], database: PostgreSQL | None) -> None:
     admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{proxy.port}", "log_level": 0})
     topics = [NewTopic(name, num_partitions=PARTITIONS, replication_factor=1) for name in ("in", "out", "sums")]
     for done in admin.create_topics(topics, operation_timeout=30).values():
         done.result(60)
-    with PostgreSQL() as database, upgraded(folder, broker, proxy, database) as stage:
-        for number, name in enumerate(CHOSEN):
-            stage.round(name, number)
+    chosen = [name for name in names if any(word in name for word in WORDS)] * ROUNDS
+    with upgraded(folder, broker, proxy, database) as stage:
+        for number, name in enumerate(chosen):
+            stage.round(name, number, VERBS[number % len(VERBS)])
 
 
-def test_upgrades_under_kills(tmp_path: Path) -> None:
+FIRST, SECOND = list(BLOWS)[::2], list(BLOWS)[1::2]
+
+
+def test_upgrades_with_tables_under_kills(tmp_path: Path) -> None:
+    with on_ottla() as (broker, proxy, log), PostgreSQL() as database:
+        play(tmp_path, broker, proxy, FIRST, database)
+        assert "Traceback" not in log(), log()[-4000:]
+
+
+def test_upgrades_of_topics_under_kills(tmp_path: Path) -> None:
     with on_ottla() as (broker, proxy, log):
-        play(tmp_path, broker, proxy)
+        play(tmp_path, broker, proxy, SECOND, None)
         assert "Traceback" not in log(), log()[-4000:]
 
 
 @pytest.mark.java
-def test_upgrades_under_kills_on_apache_kafka(tmp_path: Path) -> None:
+def test_upgrades_with_tables_under_kills_on_apache_kafka(tmp_path: Path) -> None:
     """The switch needs nothing of our broker."""
+    with on_kafka() as (broker, proxy, _), PostgreSQL() as database:
+        play(tmp_path, broker, proxy, SECOND, database)
+
+
+@pytest.mark.java
+def test_upgrades_of_topics_under_kills_on_apache_kafka(tmp_path: Path) -> None:
     with on_kafka() as (broker, proxy, _):
-        play(tmp_path, broker, proxy)
+        play(tmp_path, broker, proxy, FIRST, None)

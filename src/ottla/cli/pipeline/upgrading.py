@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 _VALUE_WIDTH = 60
 _SAME_WIDTH = 48
+_ROLLBACK = "rollback to "
+"""The note of a version that a rollback made live, with the number of the version whose code it has."""
 _STATES = {
     State.KEPT: "kept: the query is the same",
     State.CARRIED: "carried over: what makes it is the same",
@@ -70,12 +72,7 @@ def upgrade(project: Project, wish: Wish, old: Path | None) -> None:
             )
         # A flow that the edit removes is known only to the code before it.
         live = live_project(client, project, {*_flows(before), *_flows(new)})
-        if before.code.fingerprint() == new.code.fingerprint():
-            _tell(
-                wish, f"nothing to upgrade: {project.file.name} is the code of version {number_of(live.version)}, which is live"
-            )
-            if wish.json_output:
-                print_document({"pipeline": project.name, "version": number_of(live.version), "flows": [], "switched": False})
+        if _is_live(wish, live, before, new, f"nothing to upgrade: {project.file.name}"):
             return
         _proceed(Upgrade(spark, client, live, before, new), wish, "")
 
@@ -84,9 +81,22 @@ def rollback(project: Project, wish: Wish, to: int | None) -> None:
     with spark_session(project, ship=project.ship) as spark, Client(topics.connect(project)) as client:
         versions = Versions(spark, project.storage)
         live, kept = _live(client, project, versions)
-        target = _target(versions, lineage(versions, live.version), to)
-        new = loaded_version(versions, target)
-        _proceed(Upgrade(spark, client, live, loaded_version(versions, kept), new), wish, f"rollback to {target.number}")
+        target = _target(versions, kept, to)
+        before, new = loaded_version(versions, kept), loaded_version(versions, target)
+        if _is_live(wish, live, before, new, f"nothing to roll back: version {target.number}"):
+            return
+        _proceed(Upgrade(spark, client, live, before, new), wish, f"{_ROLLBACK}{target.number}")
+
+
+def _is_live(wish: Wish, live: Project, before: Side, new: Side, what: str) -> bool:
+    """Whether the new code is live already, perhaps by a command that was killed after the switch. Says so."""
+    if before.code.fingerprint() != new.code.fingerprint():
+        return False
+    number = number_of(live.version)
+    _tell(wish, f"{what} is the code of version {number}, which is live")
+    if wish.json_output:
+        print_document({"pipeline": live.name, "version": number, "flows": [], "switched": False})
+    return True
 
 
 def _check(project: Project, new: Side, wish: Wish) -> None:
@@ -116,11 +126,18 @@ def _live(client: Client, project: Project, versions: Versions) -> tuple[Project
     raise Failure(f"the code of version {number_of(live.version)}, which is live, is not kept in {versions.location}")
 
 
-def _target(versions: Versions, line: list[str], to: int | None) -> Version:
-    for name in line[1:]:
-        version = versions.read(name)
-        if version is not None and to in (None, version.number):
-            return version
+def _target(versions: Versions, live: Version, to: int | None) -> Version:
+    """The version `to`, or the one before the live one. One that a rollback went back from is not gone to without its number."""
+    line = {version.number: version for name in lineage(versions, live.name) if (version := versions.read(name)) is not None}
+    if to is not None and to in line and to != live.number:
+        return line[to]
+    if to is None:
+        since: Version | None = live
+        while since is not None and since.note.startswith(_ROLLBACK):
+            since = line.get(int(since.note.removeprefix(_ROLLBACK)))
+        older = [number for number in line if since is not None and number < since.number]
+        if older:
+            return line[max(older)]
     what = "an older version" if to is None else f"version {to}"
     raise Failure(f"{what} is not kept in {versions.location}", exit_code=EXIT_USAGE)
 
