@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ottla.exporter.lag import LogEnds
-from ottla.exporter.lead import LogStarts, lead_s
+from ottla.exporter.lead import lead_s
 from ottla.exporter.reading import ClusterReading, Group, Member, TopicPartition
 from ottla.exporter.rebalances import Rebalances
 
@@ -43,11 +43,10 @@ class GroupProgress:
 
 
 class Consumption:
-    """Keeps log ends, log starts and rebalances from round to round."""
+    """Keeps log ends and rebalances from round to round."""
 
     def __init__(self) -> None:
         self._log_ends: dict[TopicPartition, LogEnds] = {}
-        self._log_starts: dict[TopicPartition, LogStarts] = {}
         self._rebalances = Rebalances()
 
     def add(self, reading: ClusterReading) -> list[GroupProgress]:
@@ -66,11 +65,8 @@ class Consumption:
                 known.add(key)
                 if partition.log_end is not None:
                     self._log_ends.setdefault(key, LogEnds()).add(reading.time_s, partition.log_end)
-                if partition.log_start is not None:
-                    self._log_starts.setdefault(key, LogStarts()).add(reading.time_s, partition.log_start)
-        for samples in (self._log_ends, self._log_starts):
-            for key in samples.keys() - known:
-                samples.pop(key, None)
+        for key in self._log_ends.keys() - known:
+            del self._log_ends[key]
 
     def _progress(self, reading: ClusterReading, group: Group) -> GroupProgress:
         owners = {
@@ -104,6 +100,6 @@ class Consumption:
         if lag and lag_s is not None:
             for age_s, offset in partition.older.items():
                 lag_s = max(lag_s, age_s) if committed < offset else min(lag_s, age_s)
-        starts = self._log_starts.get(key)
-        left_s = None if lead is None or lag is None else lead_s(topic, starts, lead, lag, lag_s, reading.time_s)
+        per_s = None if samples is None else samples.records_per_s()
+        left_s = None if lead is None or lag is None else lead_s(topic, partition, lead, lag, lag_s, per_s)
         return PartitionProgress(*key, committed, lag, lead, lag_s, left_s, member)

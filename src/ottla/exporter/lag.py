@@ -65,6 +65,13 @@ class LogEnds:
             produced_s = min(times[0], _on_line(committed, times[0], ends[0], times[-1], ends[-1]))
         return round(max(now_s - produced_s, 0.0), 3)
 
+    def records_per_s(self) -> float | None:
+        """What was produced between the samples; None if that was nothing."""
+        times, ends = self._times, self._ends
+        if len(times) < 2 or ends[-1] == ends[0]:
+            return None
+        return (ends[-1] - ends[0]) / (times[-1] - times[0])
+
 
 def _on_line(offset: int, time_1: float, end_1: int, time_2: float, end_2: int) -> float:
     """The time at which the line through two samples reaches an offset; the first time if the line is flat."""

@@ -37,8 +37,9 @@ says 0. Of a record that waits, the exporter also asks whether `retention.ms` le
 minutes; the age agrees with the answers.
 
 **Lead in seconds** is the time until retention deletes the record that the group reads next: `retention.ms` minus the lag in
-seconds, or the lead divided by the rate at which the log start moved in that hour if that is earlier. There is no value for a
-group that has read all, and none while retention has no limit or deletes nothing.
+seconds, or if that is earlier the time until newer records take `retention.bytes`, as fast as they came in that hour. It counts
+before a topic deletes records for the first time. Retention deletes whole segments, so the record may be there for longer. There
+is no value for a group that has read all, and none without a limit.
 
 **Rebalances**: a group of the consumer protocol counts them (its epoch). For a classic group the exporter compares members and
 assignments of consecutive rounds, so several between two rounds count as one.

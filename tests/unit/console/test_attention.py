@@ -20,7 +20,8 @@ def warned(
     """What is said of a group after rounds of (time, log start, log end)."""
     consumption = Consumption()
     for time_s, start, end in rounds:
-        topic = Topic("orders", False, {0: Partition(1, [1], [1], start, end, older=older or {})}, "delete")
+        partition = Partition(1, [1], [1], start, end, log_bytes=(end - start) * 100, older=older or {})
+        topic = Topic("orders", False, {0: partition}, "delete")
         topic.retention_ms, topic.retention_bytes = retention_ms, retention_bytes
         group = Group("reports", "classic", "consumer", "Empty", 1, members=[], committed={("orders", 0): committed})
         reading = ClusterReading(time_s, "c", 1, [BrokerNode(1, "host", 1, "")], {"orders": topic}, [group])
@@ -53,9 +54,9 @@ def test_a_short_retention_is_no_warning_by_itself() -> None:
     assert warned((0, 0, 0), (10, 0, 100), committed=50, retention_ms=80_000) == []
 
 
-def test_a_log_start_that_comes_near() -> None:
-    rounds = [(time_s, time_s * 10, 5_000 + time_s * 10) for time_s in range(100)]
-    assert warned(*rounds, committed=1_500, retention_bytes=1 << 20) == ["retention reaches group reports within 51 s"]
+def test_a_topic_that_fills() -> None:
+    rounds = [(time_s, 0, 3_000 + time_s * 10) for time_s in range(100)]
+    assert warned(*rounds, committed=0, retention_bytes=450_000) == ["retention reaches group reports within 51 s"]
 
 
 def test_records_that_are_lost() -> None:
