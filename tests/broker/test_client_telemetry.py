@@ -106,8 +106,9 @@ def test_apache_kafkas_producer_pushes_and_its_tools_manage_subscriptions(play: 
         assert (labels["client_id"], labels["client_software_name"]) == ("perf", "apache-kafka-java")
         assert labels["client_software_version"] == KAFKA_4
         assert 0 < value <= 4000
-        last = of_clients(await told(stage))["kafka_client_producer_record_send_total"]
-        assert [value for _, value in last] == [4000], "the producer pushed once more as it closed"
+        [(_, last)] = of_clients(await told(stage))["kafka_client_producer_record_send_total"]
+        # Up to 4000: as it closes, Kafka's producer pushes before it sends what waits, or ends its thread before it pushes.
+        assert value < last <= 4000
 
         assert "Deleted client metrics config for all" in await client_metrics("--delete", "--name", "all")
         assert (await client_metrics("--list")).strip() == ""
