@@ -7,13 +7,15 @@ The client library is imported when the first client is built.
 from __future__ import annotations
 
 import contextlib
+import functools
 import socket
 import ssl
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from ottla.cli.failure import EXIT_USAGE, Failure, code_name, did_you_mean, explain
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, read_text
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from ottla.client.channel import Channel
     from ottla.client.security import ClientSecurity, InvalidOption
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 CONNECT_TIMEOUT_S = 3.0
@@ -305,6 +308,29 @@ def unknown_topic(name: str, known: Iterable[str], *, creatable: bool = True) ->
 
 def unknown_partition(topic: str, partition: int, count: int) -> Failure:
     return Failure(f"topic {topic} has no partition {partition}", f"it has 0 to {count - 1}", code="_UNKNOWN_PARTITION")
+
+
+_MOVING = ("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS")
+_MOVING_S = 10.0
+_MOVING_PAUSE_S = 0.1
+
+
+def while_coordinators_move(ask: Callable[P, T]) -> Callable[P, T]:
+    """Decorator: repeat a call that a coordinator refused because it has just moved or still loads. librdkafka's admin client
+    does not; Java's does."""
+
+    @functools.wraps(ask)
+    def asked(*arguments: P.args, **more: P.kwargs) -> T:
+        until_s = time.monotonic() + _MOVING_S
+        while True:
+            try:
+                return ask(*arguments, **more)
+            except Failure as failure:
+                if failure.code not in _MOVING or time.monotonic() > until_s:
+                    raise
+            time.sleep(_MOVING_PAUSE_S)
+
+    return asked
 
 
 _LATER = "a change may still be carried out later: look before you repeat it"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.cli import connection
 from ottla.cli.connection import Connection, read_client_properties, split_servers, unknown_topic
 from ottla.cli.failure import Failure
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, parse_pairs
@@ -75,3 +76,35 @@ def test_pairs() -> None:
     assert parse_pairs(["a=b=c", " x = y "], "--set") == {"a": "b=c", "x": "y"}
     with pytest.raises(Failure, match="--set 'a' is not key=value"):
         parse_pairs(["a"], "--set")
+
+
+@pytest.mark.parametrize("code", ["NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS"])
+def test_a_coordinator_that_moves_is_asked_again(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
+    monkeypatch.setattr(connection, "_MOVING_PAUSE_S", 0.001)
+    asked: list[str] = []
+
+    @connection.while_coordinators_move
+    def ask(group: str, *, answer: int) -> int:
+        asked.append(group)
+        if len(asked) < 4:
+            raise Failure(f"group {group}: it has just moved", code=code)
+        return answer
+
+    assert (ask("g", answer=7), asked) == (7, ["g"] * 4)
+
+
+def test_it_is_not_asked_for_ever_nor_about_other_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "_MOVING_PAUSE_S", 0.001)
+    monkeypatch.setattr(connection, "_MOVING_S", 0.05)
+    asked: list[str] = []
+
+    @connection.while_coordinators_move
+    def ask(code: str) -> None:
+        asked.append(code)
+        raise Failure("no", code=code)
+
+    for code in ("NOT_COORDINATOR", "GROUP_AUTHORIZATION_FAILED"):
+        with pytest.raises(Failure, match="no"):
+            ask(code)
+    assert asked.count("NOT_COORDINATOR") > 1
+    assert asked.count("GROUP_AUTHORIZATION_FAILED") == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, result_of, split_servers
+from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, result_of, split_servers, while_coordinators_move
 from ottla.cli.failure import Failure, explain
 from ottla.cli.group.plan import Step
 from ottla.cli.group.view import Group
@@ -24,6 +24,7 @@ def has_members(group: Group, doing: str) -> Failure:
     )
 
 
+@while_coordinators_move
 def alter_offsets(connection: Connection, group: Group, steps: Sequence[Step]) -> None:
     from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 

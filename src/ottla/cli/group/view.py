@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, result_of
-from ottla.cli.failure import Failure, did_you_mean
+from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, result_of, while_coordinators_move
+from ottla.cli.failure import Failure, did_you_mean, explain
 from ottla.cli.positions import TopicIndex
 
 if TYPE_CHECKING:
@@ -122,6 +122,7 @@ def state_name(state: Any, type_: Any) -> str:
     return _STATES.get(state.name) or (_REBALANCING if type_.name == "CONSUMER" else _UNKNOWN)
 
 
+@while_coordinators_move
 def list_groups(connection: Connection) -> list[dict[str, str]]:
     """Name, type and state of all consumer groups."""
     from confluent_kafka import ConsumerGroupState, ConsumerGroupType
@@ -129,7 +130,7 @@ def list_groups(connection: Connection) -> list[dict[str, str]]:
     connection.metadata()
     found = result_of(connection.admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S), "groups")
     if found.errors:
-        raise found.errors[0]
+        raise explain(found.errors[0].args[0], "groups")
     rows = []
     for listing in found.valid:
         type_ = getattr(listing, "type", ConsumerGroupType.UNKNOWN)
@@ -147,6 +148,7 @@ def unknown_group(connection: Connection, name: str) -> Failure:
     )
 
 
+@while_coordinators_move
 def find_groups(connection: Connection, names: Sequence[str], *, missing_ok: bool = False) -> list[Group]:
     """The groups without their partitions. A missing group is a Failure, or Dead with `missing_ok`."""
     connection.metadata()
@@ -196,6 +198,7 @@ def _indexes(assignment: Any) -> list[TopicIndex]:
     return sorted((each.topic, each.partition) for each in assignment.topic_partitions)
 
 
+@while_coordinators_move
 def committed_offsets(connection: Connection, group: str) -> dict[TopicIndex, int]:
     from confluent_kafka import ConsumerGroupTopicPartitions
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ottla.cli.connection import Connection, unknown_partition
+from ottla.cli.connection import Connection, unknown_partition, while_coordinators_move
 from ottla.cli.failure import EXIT_USAGE, Failure
 from ottla.cli.plain_request import call, raise_if_error
 from ottla.cli.positions import TopicIndex
@@ -94,6 +94,7 @@ class Transactions:
             ]
         return sorted(found, key=lambda each: each.transactional_id)
 
+    @while_coordinators_move
     def described(self, transactional_id: str) -> tuple[TransactionState, int]:
         """The state of a transactional id, and the broker id of its coordinator."""
         find = FindCoordinatorRequest(key_type=_TRANSACTION, key=transactional_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from ottla.cli.connection import Connection
+from ottla.cli.connection import Connection, while_coordinators_move
 from ottla.cli.console.settings import Role
 from ottla.cli.failure import Failure, did_you_mean
 from ottla.cli.group.plan import parse_duration_ms
@@ -266,6 +266,7 @@ async def delete_group(console: Console, call: Call) -> Answer:
     return {"group": name}
 
 
+@while_coordinators_move
 def _delete(connection: Connection, name: str) -> None:
     from ottla.cli.failure import raise_together
     from ottla.cli.group.command import delete_groups
@@ -284,6 +285,7 @@ async def delete_group_offsets(console: Console, call: Call) -> Answer:
     return {"group": name}
 
 
+@while_coordinators_move
 def _delete_offsets(connection: Connection, name: str, words: list[str]) -> None:
     from ottla.cli.group.offsets import delete_offsets
     from ottla.cli.group.view import find_groups
