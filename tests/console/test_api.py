@@ -11,7 +11,9 @@ from urllib.parse import quote
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from tests.console.running import RunningConsole
+from ottla.runtime.free_ports import free_port
+from ottla.testing import Broker
+from tests.console.running import RunningConsole, running_console
 from tests.kit.ottla_command import Ottla
 from tests.kit.subject import Subject
 from tests.kit.wait import until
@@ -429,3 +431,41 @@ def test_what_the_console_measures_of_itself(console: RunningConsole, topic: str
     assert during["process_resident_memory_bytes"] > 10 << 20
     until(lambda: figures()["ottla_console_event_streams"] == before["ottla_console_event_streams"], "the stream is counted out")
     assert topic not in console.request("GET", "/metrics").text
+
+
+def test_what_the_metadata_holds_of_a_topic(console: RunningConsole, topic: str) -> None:
+    console.call("PATCH", f"/api/topics/{topic}/configs", {"set": {"retention.ms": "12345"}})
+    found = console.get(f"/api/topics/{topic}/metadata")
+    text = json.dumps(found)
+    about = console.get(f"/api/topics/{topic}")
+    assert about["topic_id"] in text
+    assert "12345" in text
+    paths = [entry["path"] for entry in found["entries"]]
+    if found["kind"] == "kraft":
+        assert paths.count("PartitionRecord") == 3
+    else:
+        assert f"/brokers/topics/{topic}/partitions/2/state" in paths
+    assert console.refused("GET", "/api/topics/no-such-topic/metadata", 404)["code"] == "UNKNOWN_TOPIC_OR_PARTITION"
+    waiting = console.get(f"/api/brokers/{about['partitions'][0]['leader']}/waiting")
+    assert (waiting["told"], waiting["requests"]) == (False, [])
+
+
+def test_who_waits_at_a_broker() -> None:
+    """A consumer without new records waits in the purgatory."""
+    with Broker({"metrics.listener": f"127.0.0.1:{free_port()}"}) as broker:
+        broker.create_topic("quiet", 1)
+        named = {"client.id": "patient", "fetch.wait.max.ms": 5000, "log_level": 0}
+        consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g", **named})
+        consumer.assign([TopicPartition("quiet", 0, 0)])
+        with running_console(broker.bootstrap_servers) as console:
+            (number,) = [each["broker"] for each in console.get("/api/brokers")["brokers"]]
+
+            def waits() -> bool:
+                consumer.poll(0.05)
+                found = console.get(f"/api/brokers/{number}/waiting")
+                return any((each["request"], each["client"]) == ("fetch", "patient") for each in found["requests"])
+
+            try:
+                until(waits, "the consumer waits")
+            finally:
+                consumer.close()

@@ -80,12 +80,12 @@ def connections(
     if metrics_url:
         places = [Place(None, _page(url)) for url in metrics_url]
     else:
-        places = _places(Connection(bootstrap_servers, command_config), broker)
-    first = {place: _listed(place) for place in places}
+        places = places_of(Connection(bootstrap_servers, command_config), broker)
+    first = {place: listed(place) for place in places}
     began = time.monotonic()
     if wait_s:
         time.sleep(wait_s)
-    second = {place: _listed(place) for place in places} if wait_s else first
+    second = {place: listed(place) for place in places} if wait_s else first
     passed_s = time.monotonic() - began
     rows = [row for place in places for row in _rows(place, first[place], second[place], passed_s if wait_s else None)]
     rows.sort(key=lambda row: -row["requests_per_s"])
@@ -112,7 +112,7 @@ def _page(url: str) -> str:
     return url.rstrip("/").removesuffix("/metrics").removesuffix("/connections") + "/connections"
 
 
-def _places(connection: Connection, wanted: Sequence[int] | None) -> list[Place]:
+def places_of(connection: Connection, wanted: Sequence[int] | None) -> list[Place]:
     """The pages of the brokers that have one. A Failure if none has, a note about each other one."""
     from ottla.cli.config import describe_settings
 
@@ -142,7 +142,7 @@ def _places(connection: Connection, wanted: Sequence[int] | None) -> list[Place]
     return found
 
 
-def _listed(place: Place) -> list[dict[str, Any]]:
+def listed(place: Place) -> list[dict[str, Any]]:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(place.url, timeout=_TIMEOUT_S) as answer:
@@ -159,6 +159,12 @@ def _listed(place: Place) -> list[dict[str, Any]]:
     except ValueError:
         raise Failure(f"{place.url} is not the page of a broker", "is it the metrics.listener of a broker?") from None
     return [each for each in document if isinstance(each, dict)] if isinstance(document, list) else []
+
+
+def waiting_at(connection: Connection, broker: int) -> list[dict[str, Any]]:
+    """The connections of a broker whose request waits there: for records, for replicas, for members of a group."""
+    (place,) = places_of(connection, [broker])
+    return [each for each in listed(place) if each.get("waits_in")]
 
 
 def _rows(

@@ -32,7 +32,11 @@ PAGES = (
     ConsolePage("/topics/orders?tab=consumers", (LAGGING, "540")),
     ConsolePage("/topics/payments?tab=producers", ("Last sequence",)),
     ConsolePage("/topics/orders?tab=acls", ("The cluster has no authorizer",)),
-    ConsolePage("/topics/orders?tab=partition", ("The producer sends to the leader", "HW"), "record-way"),
+    ConsolePage(
+        "/topics/orders?tab=partition",
+        ("The producer sends to the leader", "HW", "Where the cluster remembers it", "Who waits is not known"),
+        "record-way",
+    ),
     ConsolePage("/topics/orders/records", ("customer-", "100 records", "Over time"), "records"),
     ConsolePage(
         "/topics/orders/records?where=value.customer.name+%3D%3D+%22ada%22&column=value.amount&order=oldest&record=0:{offset}",

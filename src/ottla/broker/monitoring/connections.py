@@ -94,6 +94,7 @@ def _described(connection: Connection, now: float) -> dict[str, Any]:
         "principal": str(connection.session.principal),
         "age_seconds": round(now - connection.since, 3),
         "idle_seconds": round(now - connection.last_used, 3),
+        "waits_in": connection.waits_in,
         "requests": traffic.requests,
         "bytes_in": traffic.bytes_in,
         "bytes_out": traffic.bytes_out,

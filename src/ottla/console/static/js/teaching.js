@@ -1,7 +1,7 @@
 // How a record passes through a partition, with the partition's own numbers: leader, followers, high watermark, who waits.
 import { html, useEffect, useRef, useState } from "./html.js";
 import { post, useData } from "./api.js";
-import { count, plural } from "./format.js";
+import { count, duration, plural } from "./format.js";
 import { Action, Badge, Loaded, Panel, Select, attempt } from "./parts.js";
 import { address, path, place, setQuery } from "./router.js";
 
@@ -17,7 +17,7 @@ export function Teaching({ topic, partitions }) {
     </div>
     <${Loaded} of=${found}>${(data) => {
       const partition = data.partitions.find((row) => row.partition === number);
-      return partition ? html`<${Way} topic=${topic} row=${partition} />` : html`<p>${topic} has no partition ${number}.</p>`;
+      return partition ? html`<${Way} topic=${topic} row=${partition} /><${Metadata} topic=${topic} number=${number} />` : html`<p>${topic} has no partition ${number}.</p>`;
     }}<//>
   </div>`;
 }
@@ -34,7 +34,7 @@ function Way({ topic, row }) {
   }, [end]);
   const ordered = [...states].sort((a, b) => Number(b.broker === leader) - Number(a.broker === leader) || a.broker - b.broker);
   const replicas = ordered.length ? ordered : row.replicas.map((broker) => ({ broker, log_end: broker === leader ? end : null, in_sync: row.isr.includes(broker) }));
-  const waiting = row.waiting;
+  const waiting = useData(leader === null ? null : path`/api/brokers/${leader}/waiting`, { every: 1 }).data;
   return html`<${Panel} title=${`${topic}-${row.partition}`} flush>
     <div class="way" tabindex="0" role="region" aria-label="Replicas and their offsets">
       <div class="way-grid" role="table" aria-label=${`Replicas of ${topic}-${row.partition}`}>
@@ -62,10 +62,40 @@ function Way({ topic, row }) {
         <li class=${end > watermark ? "now" : ""}><span class="strong">The producer sends to the leader</span>, broker ${leader}. It checks the batch, gives it the next offset and appends it: the log end (LEO) is now ${count(end)}.</li>
         <li class=${end > watermark ? "now" : ""}><span class="strong">Followers fetch.</span> ${row.replicas.length === 1 ? "This partition has one replica, so there are none." : `The ${plural(row.replicas.length - 1, "other replica")} asks the leader for what comes after its own log end, and by that tells it how far it is.`}</li>
         <li class=${end > watermark ? "now" : ""}><span class="strong">The high watermark moves</span> when all replicas in sync have the record. It is ${count(watermark)}: ${end === watermark ? "every record is committed." : `${plural(end - watermark, "record")} wait for ${plural(row.isr.length, "replica")} in sync.`}</li>
-        <li><span class="strong">Those who wait are answered.</span> A produce with acks=all and a fetch with nothing to read wait in the leader's purgatory until the high watermark passes their offset, or their time is over.${waiting ? ` Now waiting: ${count(waiting.produce)} produce, ${count(waiting.fetch)} fetch.` : ""}</li>
+        <li><span class="strong">Those who wait are answered.</span> A produce with acks=all and a fetch with nothing to read wait in the leader's purgatory until the high watermark passes their offset, or their time is over. <${Waiting} of=${waiting} /></li>
         <li class=${watermark > stable ? "now" : ""}><span class="strong">Consumers read up to the high watermark</span>; with read_committed up to the last stable offset (LSO), ${count(stable)}: ${watermark === stable ? "no transaction is open." : "a transaction is open since there."}</li>
       </ol>
       <p class="legend small"><span class="way-cell stable"></span> committed <span class="way-cell committed"></span> in an open transaction <span class="way-cell written"></span> written, not committed yet <span class="way-cell none"></span> not on this replica</p>
     </div>
+  <//>`;
+}
+
+/** The requests in the purgatory of the leader, of all its partitions: a broker does not tell them apart. */
+function Waiting({ of }) {
+  if (!of) return null;
+  if (!of.told) return html`<span class="muted">Who waits is not known: ${of.why}.</span>`;
+  if (!of.requests.length) return html`Nobody waits at broker ${of.broker} now.`;
+  const shown = of.requests.slice(0, 8);
+  return html`At broker ${of.broker}, for any of its partitions, ${plural(of.requests.length, "request")} wait${of.requests.length === 1 ? "s" : ""} now:
+    <ul class="waiting">${shown.map(({ request, client, address, seconds }) => html`<li key=${address}><span class="strong">${request.replace(/_/g, " ")}</span> of ${client ?? "a client without a name"} <span class="muted">(${address}) for ${duration(seconds)}</span></li>`)}</ul>
+    ${of.requests.length > shown.length && html`<span class="muted">and ${count(of.requests.length - shown.length)} more</span>`}`;
+}
+
+const KEPT = {
+  zookeeper: "In ZooKeeper, as Kafka keeps it up to 3.9. The controller writes it, and tells the brokers.",
+  sqlite: "This broker is alone: it keeps Kafka's tree of znodes in SQLite, and is its own controller.",
+  kraft: "In KRaft: records of the log __cluster_metadata, which the controllers replicate and every broker reads.",
+};
+
+/** What the metadata holds of the topic. */
+function Metadata({ topic, number }) {
+  const found = useData(path`/api/topics/${topic}/metadata`, { every: 2 });
+  const here = (entry) => entry.path.endsWith(`/partitions/${number}/state`) || (entry.path === "PartitionRecord" && JSON.parse(entry.value).partitionId === number);
+  return html`<${Panel} title="Where the cluster remembers it" flush>
+    <${Loaded} of=${found}>${({ kind, entries }) => html`
+      <p class="body">${KEPT[kind]} Made here from what the protocol tells; what it does not tell, as the epoch of the controller, is left out.</p>
+      <div class="tree-nodes" tabindex="0" role="region" aria-label="Metadata"><table>
+        <tbody>${entries.map((entry, i) => html`<tr key=${i} class=${here(entry) ? "chosen" : ""}><th scope="row"><code>${entry.path}</code></th><td><code class="wrap">${entry.value}</code></td></tr>`)}</tbody>
+      </table></div>`}<//>
   <//>`;
 }

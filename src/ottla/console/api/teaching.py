@@ -1,0 +1,132 @@
+"""What the teaching view of a partition shows beside its offsets: who waits at its leader, what the metadata holds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ottla.cli.connection import Connection
+from ottla.cli.failure import Failure
+from ottla.console.api.topic import id_text, read_topic
+from ottla.console.configs import BROKER, TOPIC, read_configs
+from ottla.console.console import Console
+from ottla.console.endpoint import Answer, Call, Endpoint
+from ottla.console.schema import BOOLEAN, INTEGER, NUMBER, STRING, document, listed, maybe, one_of
+from ottla.exporter.reading import BrokerNode, ClusterReading, Topic
+
+ZOOKEEPER, SQLITE, KRAFT = "zookeeper", "sqlite", "kraft"
+_UNTOLD = ("NO_METRICS_LISTENER", "METRICS_AWAY")
+
+# Who waits
+
+
+async def get_waiting(console: Console, call: Call) -> Answer:
+    return await call.blocking(_waiting, call.connection, call.path_number("broker"))
+
+
+def _waiting(connection: Connection, broker: int) -> dict[str, Any]:
+    from ottla.cli.connections import waiting_at
+
+    try:
+        found = waiting_at(connection, broker)
+    except Failure as failure:
+        if failure.code not in _UNTOLD:
+            raise
+        return {"broker": broker, "told": False, "why": failure.message, "hint": failure.hint, "requests": []}
+    return {
+        "broker": broker,
+        "told": True,
+        "why": None,
+        "hint": None,
+        "requests": [
+            {
+                "request": str(each["waits_in"]),
+                "client": each["client_id"] or None,
+                "address": f"{each['address']}:{each['port']}",
+                "seconds": each["idle_seconds"],
+            }
+            for each in found
+        ],
+    }
+
+
+# The metadata
+
+
+async def get_metadata(console: Console, call: Call) -> Answer:
+    """What the cluster's metadata holds of a topic, in the form in which it keeps it, as far as the protocol tells."""
+    name = call.path("topic")
+    reading, topic = await read_topic(call.watch, name)
+    asked = str(reading.brokers[0].broker_id)
+    settings = {each["name"]: each["value"] for each in await read_configs(call.brokers, BROKER, asked)}
+    kind = KRAFT if settings.get("process.roles") else ZOOKEEPER if settings.get("zookeeper.connect") else SQLITE
+    own = {each["name"]: each["value"] for each in await read_configs(call.brokers, TOPIC, name) if each["source"] == "topic"}
+    entries = (_records if kind == KRAFT else _znodes)(reading, topic, own)
+    return {"kind": kind, "entries": [{"path": path, "value": json.dumps(value)} for path, value in entries]}
+
+
+Entries = Iterator[tuple[str, Mapping[str, Any]]]
+
+
+def _znodes(reading: ClusterReading, topic: Topic, settings: Mapping[str, Any]) -> Entries:
+    """Kafka's znodes; a broker alone keeps the same tree in SQLite."""
+    yield "/controller", {"version": 2, "brokerid": reading.controller_id}
+    for broker in reading.brokers:
+        yield f"/brokers/ids/{broker.broker_id}", {"version": 5, **_address(broker)}
+    partitions = {str(index): each.replicas for index, each in topic.partitions.items()}
+    yield f"/brokers/topics/{topic.name}", {"version": 3, "topic_id": id_text(topic.topic_id), "partitions": partitions}
+    for index, each in topic.partitions.items():
+        state = {"version": 1, "leader": each.leader_id, "leader_epoch": each.leader_epoch, "isr": each.isr}
+        yield f"/brokers/topics/{topic.name}/partitions/{index}/state", state
+    yield f"/config/topics/{topic.name}", {"version": 1, "config": settings}
+
+
+def _records(reading: ClusterReading, topic: Topic, settings: Mapping[str, Any]) -> Entries:
+    """Records of the log `__cluster_metadata`."""
+    for broker in reading.brokers:
+        yield "RegisterBrokerRecord", {"brokerId": broker.broker_id, **_address(broker)}
+    topic_id = id_text(topic.topic_id)
+    yield "TopicRecord", {"name": topic.name, "topicId": topic_id}
+    for index, each in topic.partitions.items():
+        yield (
+            "PartitionRecord",
+            {
+                "partitionId": index,
+                "topicId": topic_id,
+                "replicas": each.replicas,
+                "isr": each.isr,
+                "leader": each.leader_id,
+                "leaderEpoch": each.leader_epoch,
+            },
+        )
+    for key, value in settings.items():
+        yield "ConfigRecord", {"resourceType": 2, "resourceName": topic.name, "name": key, "value": value}
+
+
+def _address(broker: BrokerNode) -> dict[str, Any]:
+    return {"host": broker.host, "port": broker.port, "rack": broker.rack or None}
+
+
+ENDPOINTS = (
+    Endpoint(
+        "GET",
+        "/api/brokers/{broker}/waiting",
+        "The requests that wait at a broker: of Ottla with a metrics listener; Kafka's protocol does not tell it",
+        get_waiting,
+        document(
+            broker=INTEGER,
+            told=BOOLEAN,
+            why=maybe(STRING),
+            hint=maybe(STRING),
+            requests=listed(document(request=STRING, client=maybe(STRING), address=STRING, seconds=NUMBER)),
+        ),
+    ),
+    Endpoint(
+        "GET",
+        "/api/topics/{topic}/metadata",
+        "What the cluster's metadata holds of a topic, as znodes or KRaft's records, made from what the protocol tells",
+        get_metadata,
+        document(kind=one_of(ZOOKEEPER, SQLITE, KRAFT), entries=listed(document(path=STRING, value=STRING))),
+    ),
+)
