@@ -15,7 +15,7 @@ from ottla.client.blocking import Client
 from ottla.client.options import plain_options
 from ottla.pipelines import PipelineError, graph, loading, progress, project
 from ottla.pipelines.failure import Place
-from ottla.pipelines.published import documents, topic, view
+from ottla.pipelines.published import documents, requests, topic, view
 from ottla.pipelines.published.publisher import Publisher
 from ottla.pipelines.running import PipelineRun
 from tests.kit.ottla_command import Ottla
@@ -105,6 +105,50 @@ def test_a_run_is_published_from_start_to_end(shop: documents.Run, client: Clien
     (pipeline,) = published(client)
     assert {flow.state(documents.now_ms()) for flow in pipeline.flows} == {"stopped"}
     assert {flow.document["run"] for flow in pipeline.flows} == {shop.run_id}
+
+
+def test_somebody_asks_a_run_to_stop(shop: documents.Run, client: Client) -> None:
+    """Only this run: what was asked of another one is not for it."""
+    run, watch, asked = run_of(shop), watched(), list[str]()
+    topic.ensure(client)
+    topic.append(client, requests.stop_request("shop", "an earlier run", "eve"))
+    with Publisher(client.options, shop, lambda error: documents.of_flows(shop, run, watch, error), asked.append):
+        until(lambda: published(client), "the plan is published", 20)
+        topic.append(client, requests.stop_request("shop", "another run", "eve"))
+        topic.append(client, requests.stop_request("other", shop.run_id, "eve"))
+        topic.append(client, {requests.key_of("shop"): "no JSON"})
+        topic.append(client, requests.stop_request("shop", shop.run_id, "ada"))
+        until(lambda: asked, "the run is asked", 20)
+        topic.append(client, requests.stop_request("shop", shop.run_id, "bob"))
+    assert asked == ["ada"]
+    (pipeline,) = published(client)
+    assert [flow.name for flow in pipeline.flows] == ["revenue", "totals"], "a request is no flow"
+
+
+@pytest.mark.parametrize(("states", "runs"), [(("failed", "running"), True), (("failed", "stopped"), False), ((), False)])
+def test_a_pipeline_runs_while_one_of_its_flows_does(states: tuple[str, ...], runs: bool) -> None:
+    at = {"heartbeat_ms": 1000, "heartbeat_interval_ms": 1000}
+    flows = tuple(view.PublishedFlow(f"f{number}", {"state": state, **at}) for number, state in enumerate(states))
+    pipeline = view.PublishedPipeline("shop", {}, flows)
+    assert pipeline.runs(1500) == runs
+    assert not pipeline.runs(10_000), "it was not heard for long"
+
+
+def test_pipeline_stop_waits_until_it_has_stopped(shop: documents.Run, client: Client) -> None:
+    run, watch = run_of(shop), watched()
+    ottla = Ottla(str(client.options))
+
+    def stop(by: str) -> None:
+        run._is_stopped = True
+
+    with Publisher(client.options, shop, lambda error: documents.of_flows(shop, run, watch, error), stop):
+        until(lambda: published(client), "the plan is published", 20)
+        done = ottla.run("pipeline", "stop", "shop")
+        assert (done.returncode, done.stderr) == (0, "pipeline shop is stopped\n")
+    assert "pipeline shop is stopped" in ottla.run("pipeline", "stop", "shop").stderr
+    assert "has published nothing\n  did you mean shop?" in ottla.run("pipeline", "stop", "shp").stderr
+    ottla.ok("pipeline", "forget", "shop")
+    assert topic.Reader(client).poll() == {}, "the request is forgotten too"
 
 
 def test_the_topic_is_compacted_and_made_once(shop: documents.Run, client: Client) -> None:

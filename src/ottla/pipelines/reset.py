@@ -24,8 +24,8 @@ from ottla.pipelines.versions import FOLDER
 _START = {"earliest": "the beginning of its topics", "latest": "the end of its topics"}
 
 
-def reset(project: Project, plan: Plan, flows: list[str], to: str | int | None = None) -> list[str]:
-    """Remove the checkpoints of these flows. Returns the steps.
+def reset(project: Project, plan: Plan, flows: list[str], to: str | int | None = None, *, execute: bool = True) -> list[str]:
+    """Remove the checkpoints of these flows. Returns the steps; without `execute` only those.
 
     With `to` (earliest, latest, or a time in milliseconds) the next run starts there.
     """
@@ -55,10 +55,13 @@ def reset(project: Project, plan: Plan, flows: list[str], to: str | int | None =
         existed = folder.exists()
         if existed:
             _check_owner(folder, project, flow)
-            shutil.rmtree(folder)
-        done.append(f"{flow.name}: {'removed checkpoint ' + location if existed else 'has no checkpoint'}")
+            if execute:
+                shutil.rmtree(folder)
+        removed = "removed" if execute else "would remove"
+        done.append(f"{flow.name}: {f'{removed} checkpoint {location}' if existed else 'has no checkpoint'}")
         if to is not None:
-            _set_start(project, plan, flow, folder, starting[flow.name])
+            if execute:
+                _set_start(project, plan, flow, folder, starting[flow.name])
             done.append(f"{flow.name}: the next run starts at {_START.get(str(to)) or f'the records of {time_text(int(to))}'}")
     return done
 

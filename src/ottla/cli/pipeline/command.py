@@ -1,4 +1,4 @@
-"""`ottla pipeline`: init, check, test, preview, run, upgrade, rollback, status, reset, compact, deploy, forget."""
+"""`ottla pipeline`: init, check, test, preview, run, upgrade, rollback, status, reset, compact, deploy, stop, forget."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ottla.pipelines.project import Project, TimeRange
 
 app = Commands(
-    help="Pipelines on Spark: init, check, test, preview, run, upgrade, rollback, status, reset, compact, deploy, forget.",
+    help="Pipelines on Spark: init, check, test, preview, run, upgrade, rollback, status, reset, compact, deploy, stop, forget.",
     no_args_is_help=True,
 )
 
@@ -476,12 +476,13 @@ def reset(
     name: Name = None,
     flow: FlowNames = None,
     to: Annotated[str | None, typer.Option("--to", metavar="earliest|latest|TIME", help="Where the next run starts.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
     yes: Yes = False,
 ) -> None:
     """Remove the checkpoints of flows: the next run starts anew. Written records stay and may be written a second time."""
     project, plan = _loaded(file, settings, env=env, bootstrap_servers=bootstrap_servers, storage=storage, name=name)
     chosen = [each.name for each in _chosen(plan.queries, flow)]
-    if not yes:
+    if not yes and not dry_run:
         if not sys.stdin.isatty():
             raise Failure("no terminal to ask for confirmation", "pass --yes", exit_code=EXIT_USAGE)
         typer.confirm(f"Remove the checkpoints of {', '.join(chosen)} in {project.storage}?", abort=True)
@@ -489,7 +490,7 @@ def reset(
         from ottla.pipelines.reset import reset as reset_flows
 
         place = to if to in (None, "earliest", "latest") else _known_ms(to, "--to")
-        for line in reset_flows(project, plan, chosen, place):
+        for line in reset_flows(project, plan, chosen, place, execute=not dry_run):
             note(line)
 
 
@@ -564,6 +565,18 @@ def deploy(
         print(deployment.systemd(file, named, [sys.executable, "-m", "ottla"], env, user), end="")
     else:
         print(deployment.spark_operator(file, named, image, env, namespace), end="")
+
+
+@app.add("stop", changes=True)
+def stop(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the pipeline, as `status --all` shows it.")],
+    bootstrap_servers: Bootstrap = None,
+    command_config: CommandConfig = None,
+) -> None:
+    """Stop a running pipeline between two batches, wherever its driver is. Run again, it goes on where it stopped."""
+    from ottla.cli.pipeline import published
+
+    published.stop(_connection(bootstrap_servers, command_config), name)
 
 
 @app.add("forget", changes=True)

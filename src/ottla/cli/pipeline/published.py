@@ -1,8 +1,10 @@
-"""`ottla pipeline status --all` and `forget`: the pipelines that have published to a cluster, without their files."""
+"""`ottla pipeline status --all`, `stop` and `forget`: the pipelines that have published to a cluster, without their files."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import getpass
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,11 +14,13 @@ from ottla.cli.output import note, print_document, print_table
 from ottla.client.blocking import BrokerAway, Client
 from ottla.client.options import ClientOptions
 from ottla.errors import KafkaError
-from ottla.pipelines.published import topic
-from ottla.pipelines.published.documents import RUNNING, STARTING, now_ms
+from ottla.pipelines.published import requests, topic
+from ottla.pipelines.published.documents import now_ms
 from ottla.pipelines.published.view import PublishedFlow, PublishedPipeline, pipelines
 
 _TIMEOUT_MS = 10_000
+_STOP_TIMEOUT_S = 120.0
+_STOP_PAUSE_S = 0.5
 
 
 def show_all(connection: Connection, *, json_output: bool) -> None:
@@ -62,12 +66,46 @@ def forget(connection: Connection, name: str) -> None:
         latest = topic.Reader(client).poll()
         keys = [key for key in latest if key.partition("/")[0] == name]
         if not keys:
-            raise Failure(f"pipeline {name} has published nothing", did_you_mean(name, {key.partition("/")[0] for key in latest}))
+            raise _not_published(name, latest)
         for pipeline in pipelines(latest):
-            if pipeline.name == name and pipeline.state(now_ms()) in (STARTING, RUNNING):
+            if pipeline.name == name and pipeline.runs(now_ms()):
                 raise Failure(f"pipeline {name} runs on {_driver(pipeline)}", "stop it first: it would publish again")
         topic.append(client, dict.fromkeys(keys))
     note(f"pipeline {name} removed from {topic.TOPIC}; its topics, groups and checkpoints stay")
+
+
+def ask_to_stop(connection: Connection, name: str, by: str | None) -> str:
+    """Ask the driver of a pipeline to stop between two batches. Returns the id of its run. Failure if it does not run."""
+    with _client(connection) as client:
+        latest = topic.Reader(client).poll()
+        found = {pipeline.name: pipeline for pipeline in pipelines(latest)}
+        if name not in found:
+            raise _not_published(name, latest)
+        if not found[name].runs(now_ms()):
+            raise Failure(
+                f"pipeline {name} is {found[name].state(now_ms())}",
+                "only a pipeline that runs can be stopped",
+                code="NOT_RUNNING",
+            )
+        run = str(found[name].plan["run"])
+        topic.append(client, requests.stop_request(name, run, by))
+        return run
+
+
+def stop(connection: Connection, name: str) -> None:
+    """Ask, and wait until the driver has stopped."""
+    run = ask_to_stop(connection, name, getpass.getuser())
+    with _client(connection) as client:
+        reader, until_s = topic.Reader(client), time.monotonic() + _STOP_TIMEOUT_S
+        while time.monotonic() < until_s:
+            (pipeline,) = [each for each in pipelines(reader.poll()) if each.name == name]
+            if pipeline.plan["run"] != run or not pipeline.runs(now_ms()):
+                note(f"pipeline {name} is {pipeline.state(now_ms())}")
+                return
+            time.sleep(_STOP_PAUSE_S)
+    raise Failure(
+        f"pipeline {name} still runs", "its batch takes long, or its driver is older than this command and does not listen"
+    )
 
 
 def client_of(connection: Connection) -> Client:
@@ -75,6 +113,11 @@ def client_of(connection: Connection) -> Client:
     connection.reach()
     servers = tuple(split_servers(connection.bootstrap_servers))
     return Client(ClientOptions(servers, "ottla-cli", connection.security, api_timeout_ms=_TIMEOUT_MS))
+
+
+def _not_published(name: str, latest: Mapping[str, str]) -> Failure:
+    hint = did_you_mean(name, {key.partition("/")[0] for key in latest})
+    return Failure(f"pipeline {name} has published nothing", hint, code="NOT_FOUND")
 
 
 @contextmanager

@@ -76,7 +76,8 @@ def run_flows(spark: SparkSession, pipelines: Sequence[tuple[Project, Plan]], *,
     if not json_output:
         for each in driven:
             totals = ", ".join(f"{name} {sink.totals.records:,}" for name, sink in each.run.sinks.items())
-            note(f"pipeline {each.project.name}: {'stopped' if stopping.is_set() else 'done'}; records written: {totals}")
+            how = f"stopped: {each.asked_by} asked for it" if each.asked_by else "stopped" if stopping.is_set() else "done"
+            note(f"pipeline {each.project.name}: {how}; records written: {totals}")
 
 
 class _Driven:
@@ -90,6 +91,8 @@ class _Driven:
         self.run = running.PipelineRun(spark, project, plan, once=once)
         self.watch = progress.Watch(f"{project.name}.", self.run.sinks, tell)
         self.described = documents.Run(self.run.project, plan)
+        self.asked_by: str | None = None
+        """Who asked it to stop through the cluster."""
         self.failure: BaseException | None = None
         """Why the pipeline ended, once it is closed."""
         self._held = ExitStack()
@@ -99,7 +102,7 @@ class _Driven:
         if project.metrics is not None:
             progress_metrics.serve_metrics(project.metrics, lambda: documents.of_flows(described, run, watch).values())
         self._held.callback(progress.unlisten, self.spark, progress.listen(self.spark, watch))
-        self._held.enter_context(_published(described, run, watch))
+        self._held.enter_context(_published(described, run, watch, self._stop))
         self._held.enter_context(run)
         run.start()
 
@@ -114,6 +117,13 @@ class _Driven:
             self.run.wait(seconds)
         except PipelineError as error:
             self.close(error)
+        else:
+            if self.asked_by is not None:
+                self.close()
+
+    def _stop(self, by: str) -> None:
+        self.asked_by = by
+        self.run.stopping.set()
 
     def close(self, error: BaseException | None = None) -> None:
         """Stop it. What went wrong is kept in `failure`."""
@@ -125,10 +135,12 @@ class _Driven:
         self.failure = self.failure or error
 
 
-def _published(described: documents.Run, run: PipelineRun, watch: Watch) -> AbstractContextManager[object]:
+def _published(
+    described: documents.Run, run: PipelineRun, watch: Watch, stop: Callable[[str], object]
+) -> AbstractContextManager[object]:
     if not described.project.publish:
         return nullcontext()
-    return Publisher(run.options, described, lambda error: documents.of_flows(described, run, watch, error))
+    return Publisher(run.options, described, lambda error: documents.of_flows(described, run, watch, error), stop)
 
 
 def _print_now(found: dict[str, Any]) -> None:

@@ -6,5 +6,6 @@ The compacted topic `__ottla_pipelines` holds a JSON document for each pipeline 
 - `topic`: creates, writes and reads the topic, on any Kafka;
 - `documents`: makes the documents of a run;
 - `publisher`: the thread that publishes them, best effort and outside of every transaction;
+- `requests`: what drivers are asked to do, in the same topic;
 - `view`: what readers make of the documents.
 """

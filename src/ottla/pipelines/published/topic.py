@@ -51,14 +51,15 @@ def append(client: Client, records: Mapping[str, str | None]) -> None:
 class Reader:
     """The latest value of each key. `poll` reads what was added since the last call."""
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
-        self._next = 0
+    def __init__(self, client: Client, *, from_end: bool = False) -> None:
+        """`from_end`: only what is added from now on. The topic must exist."""
+        self.client = client
         self._latest: dict[str, str] = {}
+        self._next = self._offset(LATEST) if from_end else 0
 
     def poll(self) -> Mapping[str, str]:
         """The values by key, up to the end of the topic now. Empty if the topic does not exist."""
-        if TOPIC not in self._client.describe([TOPIC]):
+        if TOPIC not in self.client.describe([TOPIC]):
             self._restart(0)
             return self._latest
         start, end = (self._offset(position) for position in (EARLIEST, LATEST))
@@ -77,13 +78,13 @@ class Reader:
         self._latest.clear()
 
     def _offset(self, position: int) -> int:
-        return list_offsets(self._client, {_WHERE: position})[_WHERE].offset
+        return list_offsets(self.client, {_WHERE: position})[_WHERE].offset
 
     def _fetch(self) -> None:
         part = FetchPartition(partition=_WHERE.partition, fetch_offset=self._next, partition_max_bytes=_FETCH_BYTES)
         topics = [FetchTopic(topic=TOPIC, partitions=[part])]
         request = FetchRequest(max_wait_ms=_FETCH_WAIT_MS, min_bytes=1, max_bytes=_FETCH_BYTES, topics=topics)
-        answer = self._client.call_leader(TOPIC, _WHERE.partition, request, max_version=_FETCH_VERSION_MAX)
+        answer = self.client.call_leader(TOPIC, _WHERE.partition, request, max_version=_FETCH_VERSION_MAX)
         data: Any = answer.responses[0].partitions[0].records or b""
         for info in scan_batches(data)[0]:
             for record in () if info.is_control else read_records(data, info):

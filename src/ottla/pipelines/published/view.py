@@ -65,6 +65,10 @@ class PublishedPipeline:
     def heartbeat_ms(self) -> int | None:
         return max((flow.heartbeat_ms for flow in self.flows), default=None)
 
+    def runs(self, now_ms: int) -> bool:
+        """Whether its driver was heard: one of several flows may have failed."""
+        return any(flow.state(now_ms) in (STARTING, RUNNING) for flow in self.flows)
+
     def state(self, now_ms: int) -> str:
         """That of the flow that needs most attention."""
         states = {flow.state(now_ms) for flow in self.flows}
