@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import threading
 import time
+from pathlib import Path
 
-from tests.console.running import RunningConsole
+import pytest
+
+from tests.console.running import RunningConsole, running_console
+from tests.kit.subject import Subject
+from tests.kit.wait import until
+from tests.pipelines.conftest import read_topic
 
 
 def test_a_published_pipeline(console: RunningConsole, topic: str) -> None:
@@ -50,3 +61,99 @@ def test_a_published_pipeline(console: RunningConsole, topic: str) -> None:
             kind, document = next(events)
             assert (kind, key in document["rows"]) == ("snapshot", True)
     assert console.refused("GET", "/api/pipelines/nobody", 404)["code"] == "NOT_FOUND"
+    # It failed, and this console has not its file.
+    assert not found["file_here"]
+    for what, code in (("stop", "NOT_RUNNING"), ("run", "NOT_HERE"), ("reset", "NOT_HERE")):
+        assert console.refused("POST", f"/api/pipelines/{name}/{what}", 409)["code"] == code
+    assert console.get(f"/api/pipelines/{name}/driver") == {"driver": None}
+
+
+PIPELINE = """
+from ottla import pipelines as p
+
+orders = p.source("{topic}", p.json("id long"), name="orders", starting="earliest")
+p.sql(orders, to=p.sink("{topic}-out"), name="copy", query="SELECT * FROM orders")
+"""
+
+
+@pytest.mark.slow
+def test_a_pipeline_is_stopped_killed_run_again_and_reset(subject: Subject, topic: str, tmp_path: Path) -> None:
+    """Records come all the time: none is lost, none is twice, until the reset, which writes all of them again."""
+    file = tmp_path / f"{topic}.py"
+    file.write_text(PIPELINE.format(topic=topic))
+    file.with_suffix(".toml").write_text(
+        '[spark]\nmaster = "local[1]"\n[spark.conf]\n"spark.sql.shuffle.partitions" = "1"\n"spark.ui.enabled" = "false"\n'
+    )
+    written = threading.Event()
+    count = 0
+
+    def write(console: RunningConsole) -> None:
+        nonlocal count
+        while not written.is_set():
+            records = [{"value": json.dumps({"id": number})} for number in range(count, count + 20)]
+            console.post(f"/api/topics/{topic}/records", {"records": records})
+            count += 20
+            written.wait(0.2)
+
+    with running_console(subject.bootstrap_servers, "--pipeline", str(file)) as console:
+        pipeline = f"/api/pipelines/{topic}"
+
+        def state() -> tuple[str, int]:
+            answer = console.request("GET", pipeline)
+            if answer.status_code != 200:
+                return "", 0
+            found = answer.json()
+            return found["state"], sum(flow["rows_out"] or 0 for flow in found["flows"])
+
+        def runs(rows: int) -> None:
+            until(lambda: state()[0] == "running" and state()[1] >= rows, "it runs and writes", 300)
+
+        def started() -> int:
+            pid = console.post(f"{pipeline}/run")["pid"]
+            assert isinstance(pid, int)
+            return pid
+
+        def out() -> list[int]:
+            return sorted(json.loads(each.value())["id"] for each in read_topic(subject.bootstrap_servers, f"{topic}-out"))
+
+        # A console runs again what has run before.
+        assert console.refused("POST", f"{pipeline}/run", 404)["code"] == "NOT_FOUND"
+        command = [sys.executable, "-m", "ottla", "pipeline", "run", str(file), "-b", subject.bootstrap_servers]
+        writer = threading.Thread(target=write, args=(console,))
+        writer.start()
+        with subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True) as first:
+            runs(20)
+            assert console.refused("POST", f"{pipeline}/run", 409)["code"] == "ALREADY_RUNS"
+            assert console.refused("POST", f"{pipeline}/reset", 409)["code"] == "ALREADY_RUNS"
+            console.post(f"{pipeline}/stop")
+            assert first.wait(120) == 0
+        until(lambda: state()[0] == "stopped", "it is stopped")
+        pid = started()
+        runs(20)
+        os.killpg(pid, signal.SIGKILL)
+        until(lambda: console.get(f"{pipeline}/driver")["driver"]["exit_code"] == -signal.SIGKILL, "it is dead")
+        until(lambda: state()[0] == "lost", "it is not heard any more", 60)
+        started()
+        runs(20)
+        written.set()
+        writer.join()
+        until(lambda: len(out()) >= count, "all is written", 60)
+        console.post(f"{pipeline}/stop")
+        until(lambda: console.get(f"{pipeline}/driver")["driver"]["exit_code"] == 0, "it has stopped", 120)
+        assert out() == list(range(count))
+        until(lambda: state()[0] == "stopped", "it says so")
+        # Anew
+        preview = console.post(f"{pipeline}/reset")
+        assert (preview["executed"], len(preview["steps"])) == (False, 1)
+        checkpoint = file.parent / ".ottla" / topic / "copy"
+        assert preview["steps"] == [f"copy: would remove checkpoint {checkpoint}"]
+        assert checkpoint.is_dir()
+        console.post(f"{pipeline}/reset", {"execute": True})
+        assert not checkpoint.exists()
+        started()
+        runs(count)
+        console.post(f"{pipeline}/stop")
+        until(lambda: console.get(f"{pipeline}/driver")["driver"]["exit_code"] == 0, "it has stopped", 120)
+        assert out() == sorted([*range(count)] * 2)
+        actions = [entry["action"] for entry in console.get("/api/audit")["entries"]]
+        assert {"stop_pipeline", "run_pipeline", "reset_pipeline"} <= set(actions)

@@ -17,6 +17,7 @@ from ottla.console.records.masks import Masks
 from ottla.console.records.stream import Streams
 from ottla.console.records.writing import Writers
 from ottla.console.registry import Registry
+from ottla.console.runs import Runs
 
 
 class Console:
@@ -35,6 +36,7 @@ class Console:
         self.streams = Streams()
         self.counts = Counts()
         self.writers = Writers()
+        self.runs = Runs(settings.pipelines, connection.bootstrap_servers)
         self.jobs = Jobs()
 
     @contextlib.asynccontextmanager

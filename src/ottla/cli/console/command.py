@@ -70,6 +70,15 @@ def console(
     tls_key: Annotated[
         Path | None, typer.Option("--tls-key", metavar="FILE", help="The key of --tls-cert (PEM).", rich_help_panel="Access")
     ] = None,
+    pipeline: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--pipeline",
+            metavar="FILE",
+            help="The file of a pipeline that admins may run and reset here, on this machine (repeatable).",
+            rich_help_panel="Access",
+        ),
+    ] = None,
     audit_topic: Annotated[
         str, typer.Option("--audit-topic", metavar="TOPIC", help="Where changes are written down; empty: only the log.")
     ] = DEFAULT_AUDIT_TOPIC,
@@ -112,6 +121,7 @@ def console(
         names=tuple(name or ()),
         tls_certificate=None if tls_cert is None else str(tls_cert),
         tls_key=None if tls_key is None else str(tls_key),
+        pipelines=tuple(_pipeline(file) for file in pipeline or ()),
         audit_topic=audit_topic or None,
         profile=None if profile is None else profile.name,
         registry=_registry(registry, connection),
@@ -136,6 +146,12 @@ def listen_address(text: str) -> tuple[str, int]:
     if not colon or not port.isdecimal() or int(port) > 65535:
         raise Failure(f"--listen {text!r} is not an address", f"write host:port, as in {DEFAULT_LISTEN}", exit_code=EXIT_USAGE)
     return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)
+
+
+def _pipeline(file: Path) -> str:
+    if not file.is_file():
+        raise Failure(f"--pipeline {file}: no such file", exit_code=EXIT_USAGE)
+    return str(file.resolve())
 
 
 def _registry(url: str | None, connection: Connection) -> dict[str, str]:

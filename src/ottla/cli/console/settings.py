@@ -59,6 +59,8 @@ class ConsoleSettings:
     tls_key: str | None = None
     audit_topic: str | None = DEFAULT_AUDIT_TOPIC
     profile: str | None = None
+    pipelines: tuple[str, ...] = ()
+    """Files of pipelines that may be run and reset here."""
     registry: dict[str, str] = field(default_factory=dict)
     """Settings of the schema registry, with their secrets: `url`, `basic.auth.user.info`. Empty if there is none."""
 
@@ -77,7 +79,7 @@ class ConsoleSettings:
     @classmethod
     def from_json(cls, text: str) -> ConsoleSettings:
         fields: dict[str, Any] = json.loads(text)
-        return cls(**{**fields, "masks": tuple(fields["masks"]), "names": tuple(fields["names"])})
+        return cls(**{**fields, **{name: tuple(fields[name]) for name in ("masks", "names", "pipelines")}})
 
 
 def is_loopback(host: str) -> bool:

@@ -1,18 +1,22 @@
-"""Pipelines as they published themselves: plan, graph, progress of each flow."""
+"""Pipelines as they published themselves: plan, graph, progress of each flow; to stop, run and reset them."""
 
 from __future__ import annotations
 
 import re
 import shlex
+import time
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from ottla.cli.console.settings import Role
+from ottla.cli.positions import parse_time_ms
 from ottla.console.console import Console
-from ottla.console.endpoint import Answer, Call, Endpoint
+from ottla.console.endpoint import Answer, Call, Endpoint, bad, executes
 from ottla.console.graph import Link, graph_document
 from ottla.console.live import View, follow
-from ottla.console.schema import INTEGER, NUMBER, OBJECT, STRING, by_name, document, listed, maybe
+from ottla.console.runs import Runs
+from ottla.console.schema import BOOLEAN, INTEGER, NUMBER, OBJECT, STRING, by_name, document, listed, maybe, request
 from ottla.console.sse import event_stream
 from ottla.console.watch import Watch
 
@@ -67,7 +71,9 @@ PIPELINE = document(
     dead_letters=listed(STRING),
     topics=listed(STRING),
     commands=by_name(STRING),
+    file_here=BOOLEAN,
 )
+DRIVER = document(pid=INTEGER, began_ms=INTEGER, exit_code=maybe(INTEGER), log=STRING, output=STRING)
 
 
 def flow_row(flow: Mapping[str, Any], plan: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
@@ -160,10 +166,12 @@ def letters_of(plan: Mapping[str, Any]) -> list[str]:
     return sorted({str(source["dead_letter"]) for source in plan.get("sources", ()) if source.get("dead_letter")})
 
 
-def pipeline_page(watch: Watch, document: Mapping[str, Any]) -> dict[str, Any]:
+def pipeline_page(watch: Watch, runs: Runs, document: Mapping[str, Any]) -> dict[str, Any]:
     plan, rows = document["plan"], _rows(document)
     rates, lags = _measures(watch, document, rows)
     file = shlex.quote(str(plan.get("file") or "pipeline.py"))
+    servers = shlex.quote(str(plan.get("bootstrap_servers") or ""))
+    at = f" -b {servers}" if servers else ""
     return {
         "pipeline": document["pipeline"],
         "state": document["state"],
@@ -174,10 +182,12 @@ def pipeline_page(watch: Watch, document: Mapping[str, Any]) -> dict[str, Any]:
         "dead_letters": letters_of(plan),
         "topics": topics_of(plan),
         "commands": {
-            "run": f"ottla pipeline run {file}",
-            "status": f"ottla pipeline status {file}",
-            "reset": f"ottla pipeline reset {file}",
+            "stop": f"ottla pipeline stop {shlex.quote(document['pipeline'])}{at}",
+            "run": f"ottla pipeline run {file}{at}",
+            "status": f"ottla pipeline status {file}{at}",
+            "reset": f"ottla pipeline reset {file}{at}",
         },
+        "file_here": runs.file_of(document["pipeline"]) is not None,
     }
 
 
@@ -208,7 +218,7 @@ async def list_pipelines(console: Console, call: Call) -> Answer:
 
 
 async def get_pipeline(console: Console, call: Call) -> Answer:
-    return pipeline_page(call.watch, await call.blocking(call.published.document, call.path("pipeline")))
+    return pipeline_page(call.watch, console.runs, await call.blocking(call.published.document, call.path("pipeline")))
 
 
 async def live_pipelines(console: Console, call: Call) -> Answer:
@@ -224,11 +234,46 @@ async def live_pipeline(console: Console, call: Call) -> Answer:
     await call.blocking(call.published.document, name)
 
     async def view() -> View:
-        found = pipeline_page(call.watch, await call.blocking(call.published.document, name))
+        found = pipeline_page(call.watch, console.runs, await call.blocking(call.published.document, name))
         rows = found.pop("flows")
         return View(found, {row["flow"]: row for row in rows})
 
     return event_stream(follow(call.watch, view, _EVERY_S))
+
+
+# Changes
+
+
+async def stop_pipeline(console: Console, call: Call) -> Answer:
+    from ottla.cli.pipeline.published import ask_to_stop
+
+    name = call.path("pipeline")
+    user = call.session.user
+    by = "the console" if user is None else f"{user} of the console"
+    return {"pipeline": name, "run": await call.blocking(ask_to_stop, call.connection, name, by)}
+
+
+async def run_pipeline(console: Console, call: Call) -> Answer:
+    published = await call.blocking(call.published.document, call.path("pipeline"))
+    return (await call.blocking(console.runs.run, published)).document()
+
+
+async def reset_pipeline(console: Console, call: Call) -> Answer:
+    published = await call.blocking(call.published.document, call.path("pipeline"))
+    flows, known = call.field("flows", list) or [], [flow["flow"] for flow in published["flows"]]
+    for flow in flows:
+        if flow not in known:
+            raise bad(f"flow {flow!r} does not exist", f"the flows are {', '.join(known)}")
+    to = call.field("to", str)
+    if to is not None and to not in ("earliest", "latest") and parse_time_ms(to, int(time.time() * 1000)) is None:
+        raise bad(f"to={to!r} is no place", "it is earliest, latest, 2h or 2026-11-19T10:00")
+    steps = await call.blocking(console.runs.reset, published, flows, to, execute=executes(call))
+    return {"executed": executes(call), "steps": steps}
+
+
+async def get_pipeline_driver(console: Console, call: Call) -> Answer:
+    driver = console.runs.driver(call.path("pipeline"))
+    return {"driver": None if driver is None else driver.document()}
 
 
 _STREAM = "text/event-stream"
@@ -243,4 +288,41 @@ ENDPOINTS = (
     Endpoint("GET", "/api/live/pipelines", "The pipelines as they change", live_pipelines, OBJECT, media_type=_STREAM),
     Endpoint("GET", "/api/pipelines/{pipeline}", "A pipeline: graph and flows", get_pipeline, PIPELINE),
     Endpoint("GET", "/api/live/pipelines/{pipeline}", "A pipeline as it runs", live_pipeline, OBJECT, media_type=_STREAM),
+    Endpoint(
+        "POST",
+        "/api/pipelines/{pipeline}/stop",
+        "Ask the driver of a pipeline to stop between two batches, wherever it is",
+        stop_pipeline,
+        document(pipeline=STRING, run=STRING),
+        role=Role.ADMIN,
+        changes=True,
+    ),
+    Endpoint(
+        "POST",
+        "/api/pipelines/{pipeline}/run",
+        "Run a pipeline again, on the machine of the console, if that was given its file",
+        run_pipeline,
+        DRIVER,
+        role=Role.ADMIN,
+        changes=True,
+    ),
+    Endpoint(
+        "GET",
+        "/api/pipelines/{pipeline}/driver",
+        "The driver that this console has started last, and the end of its output",
+        get_pipeline_driver,
+        document(driver=maybe(DRIVER)),
+        role=Role.ADMIN,
+    ),
+    Endpoint(
+        "POST",
+        "/api/pipelines/{pipeline}/reset",
+        "Remove the checkpoints of its flows, if the console was given its file; a preview unless `execute`",
+        reset_pipeline,
+        document(executed=BOOLEAN, steps=listed(STRING)),
+        role=Role.ADMIN,
+        changes=True,
+        body=request(flows_=listed(STRING), to_=maybe(STRING), execute_=BOOLEAN),
+        audit=executes,
+    ),
 )

@@ -1,15 +1,15 @@
 // One pipeline: its graph, and for each flow batch, phases, watermark, state, quality, last error.
 import { html, useState } from "../html.js";
-import { useData, useLive } from "../api.js";
+import { post, useData, useLive } from "../api.js";
 import { Graph } from "../graph.js";
 import { bytes, compact, count, duration, rate, shell } from "../format.js";
-import { Action, Ago, Badge, Command, Dialog, Facts, Figures, Loaded, Page, Panel, State, Time } from "../parts.js";
+import { Action, ActionDialog, Ago, Badge, Command, Dialog, Facts, Field, Figures, Loaded, Page, Panel, STAY, Select, State, Time, can } from "../parts.js";
 import { address, path, place, withQuery } from "../router.js";
 
 export default function Pipeline({ pipeline }) {
   const found = useData(path`/api/pipelines/${pipeline}`, { every: 5 });
   const live = useLive(path`/api/live/pipelines/${pipeline}`);
-  const [showing, setShowing] = useState(false);
+  const [asking, setAsking] = useState(null);
   const head = { ...found.data, ...live.head };
   const flows = live.loading || !live.list.length ? (found.data?.flows ?? []) : live.list;
   const chosen = place.value.query.get("flow");
@@ -18,8 +18,15 @@ export default function Pipeline({ pipeline }) {
   const notes = Object.fromEntries(flows.map((flow) => [`flow:${flow.flow}`, flow.state === "running" ? rate(flow.rows_per_s, " rows/s") : (flow.state ?? "")]));
   const linked = graph && { ...graph, nodes: Object.fromEntries(Object.entries(graph.nodes).map(([id, node]) => [id, node.kind === "flow" ? { ...node, href: withQuery({ flow: node.name }) } : node])) };
   const sum = (name) => flows.reduce((total, flow) => total + (flow[name] ?? 0), 0);
+  const runs = flows.some(({ state }) => state === "running" || state === "starting");
+  const here = Boolean(head.file_here);
+  const driver = useData(here && can("admin") ? path`/api/pipelines/${pipeline}/driver` : null, { every: 5 }).data?.driver;
+  const ask = (what) => () => setAsking(what);
   return html`<${Page} title=${pipeline} badge=${html`<${State} state=${head.state ?? flows[0]?.state} />`}
-    actions=${html`<a class="button" href=${address("/trace", { pipeline })}>Where is my record</a><button class="button" onClick=${() => setShowing(true)}>Run, stop, reset…</button>`}>
+    actions=${html`<a class="button" href=${address("/trace", { pipeline })}>Where is my record</a>
+      <${Action} needs="admin" disabled=${!runs} onClick=${ask("stop")}>Stop…<//>
+      <${Action} needs="admin" disabled=${runs} onClick=${ask("run")}>Run again…<//>
+      <${Action} needs="admin" disabled=${runs} onClick=${ask("reset")}>Reset…<//>`}>
     <${Loaded} of=${found}>${(data) => html`
       <${Figures} items=${[
         { label: "Flows", value: count(flows.length), note: failed.size ? `${failed.size} failed` : "" },
@@ -32,11 +39,48 @@ export default function Pipeline({ pipeline }) {
       <div class="stack">
         ${flows.map((flow) => html`<${Flow} key=${flow.flow} flow=${flow} chosen=${flow.flow === chosen} />`)}
       </div>
-      ${showing && html`<${Dialog} title=${`Run, stop or reset ${pipeline}`} onClose=${() => setShowing(false)}>
-        <p>A pipeline is a process where its file is: these commands act on it there.</p>
-        ${Object.entries(data.commands ?? {}).map(([verb, text]) => html`<div key=${verb} class="stack tight"><span class="muted small">${verb[0].toUpperCase() + verb.slice(1)}</span><${Command} text=${text} /></div>`)}
+      ${driver && !runs && html`<${Panel} title="The driver that this console started">
+        <p>${driver.exit_code === null ? "It is starting" : `It ended with exit code ${driver.exit_code}`}, process ${driver.pid}; its output is in <code class="wrap">${driver.log}</code>:</p>
+        <pre class="text-view" tabindex="0" aria-label="The end of its output">${driver.output}</pre>
       <//>`}
+      ${asking && html`<${Asking} what=${asking} pipeline=${pipeline} data=${data} here=${here} flows=${flows} onClose=${ask(null)} />`}
     `}<//>
+  <//>`;
+}
+
+function Asking({ what, pipeline, data, here, flows, onClose }) {
+  const [to, setTo] = useState("");
+  const [steps, setSteps] = useState(null);
+  const at = path`/api/pipelines/${pipeline}/` + what;
+  const command = data.commands[what];
+  if (what === "stop") {
+    return html`<${ActionDialog} title=${`Stop ${pipeline}`} verb="Stop" command=${command} run=${() => post(at)} done=${`${pipeline} is asked to stop`} onClose=${onClose}>
+      <p>Its driver on ${data.published?.host ?? "its machine"} lets the running batch finish and ends. Run again, it goes on where it stopped: nothing is lost or written twice.</p>
+    <//>`;
+  }
+  if (!here) {
+    return html`<${Dialog} title=${`${what === "run" ? "Run" : "Reset"} ${pipeline}`} onClose=${onClose}>
+      <p>This console was not given the file of the pipeline. Start it with <code>--pipeline FILE</code> where the file is, or run there:</p>
+      <${Command} text=${command} />
+    <//>`;
+  }
+  if (what === "run") {
+    return html`<${ActionDialog} title=${`Run ${pipeline} again`} verb="Run" command=${command} run=${() => post(at)} done=${`${pipeline} is starting`} onClose=${onClose}>
+      <p>It runs on the console's machine, as a process of its own, and goes on where it stopped.</p>
+    <//>`;
+  }
+  const body = (execute) => ({ flows: [], to: to || null, execute });
+  return html`<${ActionDialog} title=${`Reset ${pipeline}`} verb=${steps ? "Remove the checkpoints" : "Show what would be removed"} danger=${Boolean(steps)} confirm=${steps ? pipeline : undefined}
+    command=${`${command}${to ? ` --to ${to}` : ""}`}
+    run=${async () => {
+      if (steps) return post(at, body(true));
+      setSteps((await post(at, body(false))).steps);
+      return STAY;
+    }}
+    done=${`${pipeline} begins anew with its next run`} onClose=${onClose}>
+    <p>The next run starts anew. What ${flows.length === 1 ? "its flow has" : "its flows have"} written stays, and may be written a second time.</p>
+    <${Field} label="The next run starts at"><${Select} label="The next run starts at" value=${to} options=${[["", "where its sources say"], ["earliest", "the beginning of its topics"], ["latest", "the end of its topics"]]} onChange=${(value) => (setTo(value), setSteps(null))} /><//>
+    ${steps && html`<ul aria-label="Steps">${steps.map((step) => html`<li key=${step} class="wrap">${step}</li>`)}</ul>`}
   <//>`;
 }
 
