@@ -204,7 +204,8 @@ def _measures(
         source, target = edge["from"], edge["to"]
         if target["kind"] == "flow" and target["name"] in by_flow:
             link = (f"{source['kind']}:{source['name']}", f"flow:{target['name']}")
-            rates[link] = by_flow[target["name"]]["rows_per_s"]
+            # Files beside a stream are read anew: the rate is not theirs.
+            rates[link] = None if source["kind"] == "table" else by_flow[target["name"]]["rows_per_s"]
             lags[link] = (progress[target["name"]].get("lag_by_topic") or {}).get(source["name"])
         elif source["kind"] == "flow" and target["kind"] == "topic" and snapshot is not None:
             kind = "dead_letter" if edge.get("dead_letter") else "topic"

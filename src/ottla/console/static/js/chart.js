@@ -13,6 +13,9 @@ const CLOCK = [
   [0.001, "{HH}:{mm}:{ss}.{fff}", "\n{YYYY}-{MM}-{DD}", null, "\n{YYYY}-{MM}-{DD}", null, null, null, 1],
 ];
 
+// A bar begins at its time: the last one needs its width too.
+const past = ({ data: [times] }, low, high) => [low, high + (times.length > 1 ? times.at(-1) - times.at(-2) : 1)];
+
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 /**
@@ -36,11 +39,11 @@ export function Chart({ times, series, label, height = 180, onSelect, empty = "N
     const options = {
       width: box.current.clientWidth || 300,
       height,
-      padding: [8, 6, 0, 0],
+      padding: [8, 26, 0, 0],
       legend: { live: true },
       cursor: { drag: { x: Boolean(select.current), y: false, setScale: false }, points: { size: 6 } },
       select: { show: Boolean(select.current) },
-      scales: Object.fromEntries(scales.map((name) => [name, { range: (_, low, high) => [Math.min(0, low ?? 0), high > 0 ? high * 1.08 : 1] }])),
+      scales: Object.fromEntries([...(series[0].bars ? [["x", { range: past }]] : []), ...scales.map((name) => [name, { range: (_, low, high) => [Math.min(0, low ?? 0), high > 0 ? high * 1.08 : 1] }])]),
       axes: [
         { ...line, font: "11px system-ui", space: 80, size: 42, values: CLOCK },
         ...scales.map((scale, i) => ({

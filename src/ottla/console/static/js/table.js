@@ -10,7 +10,7 @@ const WHOLE_MAX = 60; // so many rows are drawn at once, without a window
 const AROUND = 16; // rows drawn above and below those in sight
 
 const small = matchMedia("(max-width: 640px)");
-const narrow = signal(small.matches);
+export const narrow = signal(small.matches);
 small.addEventListener("change", () => (narrow.value = small.matches));
 
 /**

@@ -17,15 +17,15 @@ export default function Pipelines() {
           <div class="narrow"><${Command} text=${`ottla pipeline init orders.py && ottla pipeline run orders.py`} /></div>
         <//>`}
         columns=${[
-          { key: "pipeline", title: "Pipeline", sort: true, min: 160, cell: ({ pipeline }) => html`<a href=${path`/pipelines/${pipeline}`}>${pipeline}</a>` },
-          { key: "state", title: "State", sort: true, width: 130, cell: (row) => html`<${State} state=${row.state} />` },
+          { key: "pipeline", title: "Pipeline", sort: true, min: 120, cell: ({ pipeline }) => html`<a href=${path`/pipelines/${pipeline}`}>${pipeline}</a>` },
+          { key: "state", title: "State", sort: true, width: 110, cell: (row) => html`<${State} state=${row.state} />` },
           { key: "flows", title: "Flows", number: true, sort: true, width: 90, cell: (row) => html`${count(row.flows)}${row.failed ? html` <span class="bad">${row.failed} failed</span>` : ""}` },
-          { key: "rows_per_s", title: "Rows", number: true, sort: true, width: 100, cell: (row) => rate(row.rows_per_s) },
+          { key: "rows_per_s", title: "Rows", number: true, sort: true, width: 90, cell: (row) => rate(row.rows_per_s) },
           { key: "lag", title: "Lag", number: true, sort: true, width: 90, cell: (row) => compact(row.lag) },
           { key: "dead_letters", title: "Dead letters", number: true, sort: true, width: 110, wideOnly: true, cell: (row) => html`<span class=${row.dead_letters ? "warn strong" : ""}>${count(row.dead_letters)}</span>` },
-          { key: "heard_ms", title: "Last heard", number: true, sort: true, width: 130, wideOnly: true, cell: (row) => html`<${Ago} ms=${row.heard_ms} />` },
-          { key: "host", title: "On", width: 140, wideOnly: true },
-          { key: "last_error", title: "Last error", min: 160, wideOnly: true, cell: (row) => html`<span class="bad">${(typeof row.last_error === "string" ? row.last_error : row.last_error?.message) ?? ""}</span>` },
+          { key: "heard_ms", title: "Last heard", number: true, sort: true, width: 110, wideOnly: true, cell: (row) => html`<${Ago} ms=${row.heard_ms} />` },
+          { key: "host", title: "On", width: 110, wideOnly: true },
+          { key: "last_error", title: "Last error", min: 200, wideOnly: true, cell: (row) => html`<span class="bad">${(typeof row.last_error === "string" ? row.last_error : row.last_error?.message) ?? ""}</span>` },
         ]} />
     <//>`}<//>
   <//>`;

@@ -10,7 +10,7 @@ import { KeyHistory } from "../record/history.js";
 import { useSearch } from "../record/search.js";
 import { RecordAt, RecordViewer, SNIPPETS } from "../record/viewer.js";
 import { address, path, place, setQuery } from "../router.js";
-import { Table } from "../table.js";
+import { Table, narrow } from "../table.js";
 
 const SELECTION = ["from", "until", "partitions", "order", "limit", "search", "regex", "ignore_case", "where", "key", "key_base64", "all_partitions", "key_format", "value_format", "isolation", "budget_bytes"];
 const FORMATS = ["auto", "text", "json", "hex", "base64", "msgpack", "avro", "protobuf", "json_schema"];
@@ -239,15 +239,16 @@ function SliderKeys({ buckets, width, select }) {
 const NULL = html`<span class="tree-null">null</span>`;
 
 function List({ found, columns, topic, chosen, choose, live }) {
-  const tight = live || Boolean(chosen);
+  const small = narrow.value;
+  const tight = live || Boolean(chosen) || small;
   const fields = useMemo(() => columns.map((spelled) => ({ spelled, steps: steps(spelled) })).filter((one) => one.steps), [columns.join("\n")]);
   const table = [
-    { key: "partition", title: "P", number: true, width: 52 },
-    { key: "offset", title: "Offset", number: true, width: 96 },
+    { key: "partition", title: "P", number: true, width: 52, wideOnly: true },
+    { key: "offset", title: "Offset", number: true, width: 96, wideOnly: true },
     { key: "timestamp", title: "Time", width: tight ? 122 : 204, cell: (record) => html`<span title=${time(record.timestamp)}>${tight ? clock(record.timestamp) : time(record.timestamp)}</span>` },
-    { key: "key", title: "Key", width: chosen ? 110 : 150, mono: true, cell: (record) => (record.key === null ? NULL : line(record.key, 120)) },
+    { key: "key", title: "Key", width: small ? 84 : chosen ? 110 : 150, mono: true, cell: (record) => (record.key === null ? NULL : line(record.key, 120)) },
     ...fields.map(({ spelled, steps: path_ }) => ({ key: `field ${spelled}`, title: spelled, width: 150, mono: true, cell: (record) => shown(field(record, path_)) })),
-    { key: "value", title: "Value", min: 240, mono: true, cell: (record) => (record.value === null ? NULL : line(record.value)) },
+    { key: "value", title: "Value", min: small ? 130 : 240, mono: true, cell: (record) => (record.value === null ? NULL : line(record.value)) },
     !chosen && { key: "headers", title: "Headers", width: 84, number: true, wideOnly: true, cell: (record) => record.headers?.length || "" },
     !chosen && { key: "size", title: "Size", width: 84, number: true, wideOnly: true, cell: (record) => bytes(record.size) },
   ];
