@@ -256,6 +256,7 @@ class LocalLog:
         del self.bases[first:end]
         self._positions.clear()
         self.unflushed.dir = True
+        self.unflushed.sealed = [segment for segment in self.unflushed.sealed if segment not in removed]
         for segment in removed:
             self.size_bytes -= segment.size
             self.deleted.add(segment.mark_deleted(), segment)
@@ -303,7 +304,6 @@ class LocalLog:
         # A segment exists if its .log file does: that file becomes .swap last and gets its final name first.
         cleaned.files.rename(CLEANED, SWAP, reversed(SEGMENT_SUFFIXES))
         cleaned.end_offset = replaced[-1].end_offset
-        self.unflushed.sealed = [segment for segment in self.unflushed.sealed if segment not in replaced]
         self.remove_segments(slot, end)
         cleaned.files.rename(SWAP, "", SEGMENT_SUFFIXES)
         self.segments.insert(slot, cleaned)

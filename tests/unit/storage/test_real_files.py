@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,22 @@ def test_a_partition_holds_one_descriptor_and_sealed_segments_share_a_few(tmp_pa
     data_dir.close()
     data_dir.logs.clear()
     assert descriptors() <= before + 5
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts descriptors as Linux shows them")
+def test_removed_segments_that_nobody_reads_are_closed(tmp_path: Path) -> None:
+    """Also those that were sealed and removed before any flush: a log with few records is emptied again and again by its age."""
+    data_dir = opened(tmp_path)
+    config = replace(CONFIG, retention_ms=1000)
+    log = data_dir.create_log(TopicPartition("t", 0), TOPIC_ID, config, NOW_MS)
+    before = descriptors()
+    for _ in range(10):
+        append(log, NOW_MS - 5000)
+        log.high_watermark = log.log_end_offset
+        assert len(log.apply_retention(NOW_MS)) == 1
+        for path in log.take_deleted(NOW_MS):
+            os.unlink(path)
+    assert descriptors() == before
 
 
 def test_what_is_read_stays_readable_after_the_segment_is_gone(tmp_path: Path) -> None:
