@@ -14,6 +14,7 @@ from ottla.errors import ErrorCode
 from ottla.protocol.headers import decode_response, encode_request
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.registry import API_BY_NAME
+from tests.kit.wait import until_async
 
 API_VERSIONS = API_BY_NAME["api_versions"]
 
@@ -255,6 +256,27 @@ def test_f30_idle_connections_are_closed_and_busy_ones_are_not(play: Any) -> Non
         assert await half.closed()
         server.limits_changed(generous)
         assert not fetch.done(), "it was waiting for us, not we for it"
+        await stage.produce(await stage.connect(), stage.batch(b"one"))
+        assert (await fetch).high_watermark == 1
+
+    play(case, connections_max_idle_ms="500")
+
+
+def test_f30_a_connection_that_closed_behind_a_long_wait_is_forgotten(play: Any) -> None:
+    """Nothing is read behind a request that waits, so the end of the connection is seen only when somebody looks."""
+
+    async def case(stage: Any) -> None:
+        await stage.topic()
+        lasting = await stage.connect()
+        fetch = asyncio.ensure_future(stage.fetch(lasting, 0, max_wait_ms=2**31 - 1))
+        raw = await stage.raw()
+        request = stage.fetch_request(0, max_wait_ms=2**31 - 1)
+        frame = b"".join(encode_request(API_BY_NAME["fetch"], 12, 1, "gone", request))  # type: ignore[arg-type]
+        raw.send(frame + frame)
+        await until_async(lambda: len(stage.broker.purgatory) == 2, "both wait")
+        raw.close()
+        await until_async(lambda: len(stage.broker.purgatory) == 1, "one is forgotten")
+        assert not fetch.done()
         await stage.produce(await stage.connect(), stage.batch(b"one"))
         assert (await fetch).high_watermark == 1
 

@@ -386,6 +386,10 @@ class Connection:
             self._paused_reading = False
             self.transport.resume_reading()
 
+    def look_for_end(self) -> None:
+        """Read while a request is being answered: only a read shows whether the peer has closed. Bytes that arrive are kept."""
+        self._resume_reading()
+
     def peer(self) -> Peer:
         """For log lines."""
         header = self.header_cache

@@ -474,7 +474,8 @@ class SocketServer:
             if connection.last_used >= oldest_allowed:
                 break
             if not connection.idle:
-                # It waits for a response of this broker.
+                # It waits for a response of this broker. If other requests follow, nothing is read from it meanwhile.
+                connection.look_for_end()
                 self.used(connection)
                 continue
             connection.close()
