@@ -1,4 +1,7 @@
-"""Frames that a hostile client sends: golden requests, tokens and TLS records, changed by a seed."""
+"""Frames that a hostile client sends: golden requests, records, tokens and TLS records, changed by chance.
+
+`Corpus` is what all clients begin with, `HostileFrames` is one client. Its frames follow from its seed.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import random
 import re
 import ssl
 import struct
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,12 +20,25 @@ from ottla.errors import MalformedInput
 from ottla.protocol.headers import decode_request_header
 from ottla.protocol.registry import API_BY_KEY, API_BY_NAME
 from ottla.wire.codec import decoder
+from tests.fuzz.hostile_records import HostileRecords
 
 MESSAGES = Path(__file__).parents[1] / "golden" / "messages"
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 MECHANISMS = ("PLAIN", *SCRAM, "OAUTHBEARER")
-LIMITS = (b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\x80\x00\x00\x00", b"\xff" * 10, b"\x00\x00\x00\x00", b"\x7f\xff", b"\x80")
+LIMITS = (b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\x80\x00\x00\x00", b"\x00\x00\x00\x00", b"\x7f\xff", b"\xff\xff", b"\x80")
 FIELD_LIMITS = (b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\x80\x00\x00\x00", b"\x00\x00\x00\x00")
+CHANGES = (
+    "a byte", "a number at a limit", "bytes missing", "bytes inserted", "part of another request", "a bit",
+    "text that is not UTF-8", "tagged fields", "an overlong varint",
+)  # fmt: skip
+TAGS = (
+    b"\x02\x05\x01x\x05\x01y",  # one twice
+    b"\x02\x09\x00\x05\x00",  # not in order
+    b"\x01\x05\x7fx",  # past the end
+    b"\xff\xff\xff\xff\x0f",  # too many
+    b"\x01\x00\x01\x00",  # one that the message may define
+)
+MALFORMED_SHARE = 0.025
 HEADER_BYTES = 14
 """Of a golden request: api, version, correlation id and the client id "fuzz"."""
 
@@ -127,18 +144,18 @@ def _is_served(body: bytes) -> bool:
     return handler.min_version <= version <= handler.max_version
 
 
-class HostileFrames:
-    """Every choice follows from the seed. `bearer`: a token that the broker accepts; `delegation`: id and secret of another."""
+class Corpus:
+    """`bearer`: a token that the broker accepts; `delegation`: id and secret of another."""
 
-    def __init__(self, seed: int, bearer: str, delegation: tuple[str, str]) -> None:
-        self._chance = random.Random(seed)
-        self._golden = golden()
-        self._served = [each for each in self._golden if _is_served(each)]
-        self._fields: list[_Fields | None] = [None] * len(self._served)
-        self._logins = [handshake(name, version) for version in (0, 1) for name in (*MECHANISMS, "GSSAPI")]
-        self._hello = client_hello()
+    def __init__(self, bearer: str, delegation: tuple[str, str]) -> None:
+        self.golden = golden()
+        self.served = [each for each in self.golden if _is_served(each)]
+        self.fields = [_Fields.of(each) for each in self.served]
+        self.records = HostileRecords()
+        self.logins = [handshake(name, version) for version in (0, 1) for name in (*MECHANISMS, "GSSAPI")]
+        self.hello = client_hello()
         scram = b"n,,n=eve,r=nonce", b"n,a=x,n=a,r=b,tokenauth=true", f"n,,n={delegation[0]},r=nonce,tokenauth=true".encode()
-        self._tokens: dict[str, tuple[bytes, ...]] = {
+        self.tokens: dict[str, tuple[bytes, ...]] = {
             "PLAIN": (plain_token("eve"), b"eve\0eve\0eve-secret", b"\0eve\0wrong", b""),
             "SCRAM-SHA-256": scram,
             "SCRAM-SHA-512": scram,
@@ -150,28 +167,64 @@ class HostileFrames:
             ),
         }
 
-    def hello(self) -> bytes:
+
+class HostileFrames:
+    """`kinds` counts what was done to the frames."""
+
+    def __init__(self, corpus: Corpus, chance: random.Random, kinds: Counter[str]) -> None:
+        self._corpus = corpus
+        self._chance = chance
+        self._kinds = kinds
+
+    def at_the_door(self) -> bytes:
         """Bytes for a TLS listener that has seen none."""
-        changed = bytearray(self._hello)
-        for _ in range(self._chance.choice((1, 1, 2, 3))):
+        chance, corpus = self._chance, self._corpus
+        kind = chance.random()
+        if kind < 0.2:
+            self._kinds["no TLS at the TLS door"] += 1
+            return frame(chance.choice(corpus.golden)) if kind < 0.15 else b"GET / HTTP/1.1\r\nHost: broker\r\n\r\n"
+        if kind < 0.4:
+            self._kinds["TLS records behind the hello"] += 1
+            return corpus.hello + b"".join(self.tls_record() for _ in range(chance.randint(1, 3)))
+        if kind < 0.5:
+            self._kinds["half a hello"] += 1
+            return corpus.hello[: chance.randrange(len(corpus.hello))]
+        changed = bytearray(corpus.hello)
+        for _ in range(chance.choice((1, 1, 2, 3))):
             self._change(changed, 0)
         return bytes(changed)
 
+    def tls_record(self) -> bytes:
+        """One that does not belong: early data, a second hello, an alert, rubbish."""
+        chance = self._chance
+        kind = chance.choice((0x14, 0x15, 0x16, 0x17, 0x18, chance.randrange(256)))
+        if kind == 0x16 and chance.random() < 0.5:
+            return self._corpus.hello
+        data = chance.randbytes(chance.randrange(1, 300))
+        size = len(data) if chance.random() < 0.8 else chance.choice((0, 1, 0xFFFF, 0x4001))
+        return struct.pack(">BHH", kind, chance.choice((0x0301, 0x0303, 0x0304, 0)), size) + data
+
     def before_login(self) -> bytes:
-        return self._malformed(self._chance.choice(self._logins if self._chance.random() < 0.5 else self._golden))
+        corpus = self._corpus
+        return self._malformed(self._chance.choice(corpus.logins if self._chance.random() < 0.5 else corpus.golden))
 
     def token(self, mechanism: str, *, bare: bool) -> bytes:
         """Instead of the first message of a login."""
-        if self._chance.random() < 0.2:
-            return self._malformed(self._chance.choice(self._golden))
-        token = bytearray(self._chance.choice(self._tokens[mechanism]))
-        if self._chance.random() < 0.5:
+        chance, corpus = self._chance, self._corpus
+        kind = chance.random()
+        if kind < 0.15:
+            return self._malformed(chance.choice(corpus.golden))
+        if kind < 0.2:
+            self._kinds["a handshake again"] += 1
+            return frame(chance.choice(corpus.logins))
+        token = bytearray(chance.choice(corpus.tokens[mechanism]))
+        if chance.random() < 0.5:
             self._change(token, 0)
         return self._message(bytes(token), bare=bare)
 
     def scram_first(self, *, bare: bool) -> bytes:
         """An honest one, which is answered with a challenge."""
-        return self._message(self._tokens["SCRAM-SHA-256"][self._chance.choice((0, 2))], bare=bare)
+        return self._message(self._corpus.tokens["SCRAM-SHA-256"][self._chance.choice((0, 2))], bare=bare)
 
     def scram_final(self, challenge: bytes, *, bare: bool) -> bytes:
         """Whole nonce, wrong proof; then changed."""
@@ -181,20 +234,36 @@ class HostileFrames:
             self._change(final, 0)
         return self._message(bytes(final), bare=bare)
 
+    def burst_after_login(self, count_max: int) -> list[bytes]:
+        """Mostly frames that decode: a connection lives until the first that does not. A few follow behind it."""
+        frames: list[bytes] = []
+        while len(frames) < count_max:
+            if self._chance.random() < MALFORMED_SHARE:
+                corpus = self._corpus
+                frames.append(
+                    self._malformed(self._chance.choice(corpus.served if self._chance.random() < 0.8 else corpus.golden))
+                )
+                count_max = min(count_max, len(frames) + 3)
+            else:
+                frames.append(self.after_login())
+        return frames
+
     def after_login(self) -> bytes:
-        """Mostly one that decodes: a connection lives until the first that does not."""
-        chance = self._chance
+        """One that decodes."""
+        chance, corpus = self._chance, self._corpus
         kind = chance.random()
-        if kind < 0.03:
-            return self._malformed(chance.choice(self._served if kind < 0.025 else self._golden))
-        index = int(chance.random() * len(self._served))
-        if kind < 0.15:
-            return frame(self._served[index])
-        original = self._served[index]
-        fields = self._fields[index]
-        if fields is None:
-            fields = self._fields[index] = _Fields.of(original)
+        if kind < 0.12:
+            wrong, version, message = corpus.records.message(chance)
+            self._kinds[f"records: {wrong}"] += 1
+            return frame(request("produce", version, message))
+        index = int(chance.random() * len(corpus.served))
+        original = corpus.served[index]
+        if kind < 0.17:
+            self._kinds["a golden request"] += 1
+            return frame(original)
+        fields = corpus.fields[index]
         body = bytearray(original)
+        self._kinds["fields"] += 1
         for _ in range(1 + int(chance.random() * 3) if fields.bytes_ else 0):
             if fields.numbers and chance.random() < 0.3:
                 at = fields.numbers[int(chance.random() * len(fields.numbers))]
@@ -204,7 +273,10 @@ class HostileFrames:
         return frame(bytes(body))
 
     def _message(self, token: bytes, *, bare: bool) -> bytes:
-        return frame(token) if bare else self._malformed(token_request(token), changes=(0, 0, 0, 1))
+        if bare:
+            self._kinds["a bare token"] += 1
+            return frame(token)
+        return self._malformed(token_request(token), changes=(0, 0, 0, 1))
 
     def _malformed(self, body: bytes, changes: tuple[int, ...] = (0, 1, 1, 1, 2, 3)) -> bytes:
         chance = self._chance
@@ -214,26 +286,37 @@ class HostileFrames:
             self._change(changed, 0 if chance.random() < 0.125 else HEADER_BYTES)
         size = len(changed)
         if chance.random() < 0.02:
-            size += chance.choice((-1, 1, 1 << 20, -(1 << 31) - size, (1 << 31) - 1 - size))
+            self._kinds["length of a frame"] += 1
+            size = chance.choice((size - 1, size + 1, size + (1 << 20), 0, -1, -(1 << 31), (1 << 31) - 1, (100 << 20) + 1))
         return struct.pack(">i", size) + changed
 
     def _change(self, body: bytearray, start: int) -> None:
         chance = self._chance
         at = chance.randint(min(start, len(body)), len(body))
-        match int(chance.random() * 6):
-            case 0:
+        kind = int(chance.random() * len(CHANGES))
+        self._kinds[CHANGES[kind]] += 1
+        match CHANGES[kind]:
+            case "a byte":
                 body[at : at + 1] = bytes([chance.randrange(256)])
-            case 1:
+            case "a number at a limit":
                 limit = chance.choice(LIMITS)
                 body[at : at + len(limit)] = limit
-            case 2:
+            case "bytes missing":
                 del body[at : at + chance.randrange(1, 9)]
-            case 3:
+            case "bytes inserted":
                 body[at:at] = chance.randbytes(chance.randrange(1, 9))
-            case 4:
-                other = chance.choice(self._golden)
+            case "part of another request":
+                other = chance.choice(self._corpus.golden)
                 begin = chance.randrange(len(other))
                 body[at:at] = other[begin : begin + chance.randrange(1, 60)]
+            case "text that is not UTF-8":
+                at = body.find(b"text-")
+                body[max(at, 0) : max(at, 0) + 2] = b"\xc3\x28"
+            case "tagged fields":
+                # At the end, where those of a flexible request are.
+                body[-1:] = chance.choice(TAGS)
+            case "an overlong varint":
+                body[at : at + 1] = b"\xff" * chance.randrange(4, 11) + b"\x01"
             case _:
                 if at < len(body):
                     body[at] ^= 1 << chance.randrange(8)
