@@ -37,6 +37,9 @@ CHUNK_BYTES: Final = 128 << 10
 """File bytes that are encrypted with one call."""
 CHUNKS_HELD_MAX: Final = 256
 """Chunks that slow readers may hold, in all connections. Above it a chunk is dropped and read from its file again."""
+LOW_WATER_BYTES: Final = 64 << 10
+"""While a large frame is incomplete, its bytes are read when there are so many of them. librdkafka writes two TLS records for
+each message of a kilobyte, and the loop would wake up for each record."""
 TURN_BYTES: Final = 1 << 20
 """Bytes that one connection encrypts in the loop before other connections get their turn."""
 BESIDE_BYTES: Final = 1 << 20
@@ -87,6 +90,10 @@ class TlsTransport:
         self._protocol: Any = None
         self._buffered = False
         """The protocol has a buffer of its own."""
+        self._tells_missing = False
+        """The protocol tells how many bytes of its frame are missing."""
+        self._low_water = 1
+        """SO_RCVLOWAT of the socket."""
         self._reading = True
         """The protocol wants to read."""
         self._watches_reads = False
@@ -142,6 +149,7 @@ class TlsTransport:
     def set_protocol(self, protocol: Any) -> None:
         self._protocol = protocol
         self._buffered = hasattr(protocol, "get_buffer")
+        self._tells_missing = hasattr(protocol, "missing_bytes")
 
     def get_protocol(self) -> Any:
         return self._protocol
@@ -263,6 +271,7 @@ class TlsTransport:
     def _read(self) -> None:
         sock = self._socket
         protocol = self._protocol
+        missing: int = protocol.missing_bytes() if self._tells_missing else 0
         for _ in range(READS_MAX):
             try:
                 if self._buffered:
@@ -276,22 +285,37 @@ class TlsTransport:
                     if count:
                         protocol.data_received(data)
             except ssl.SSLWantReadError:
+                self._set_low_water(missing)
                 return
             except ssl.SSLWantWriteError:
                 # A key update of TLS 1.3 must be answered first.
                 self._read_waits_for_write = True
                 self._watch_writes()
+                self._set_low_water(missing)
                 return
             if not count:
                 protocol.eof_received()
                 self.close()
                 return
+            if self._tells_missing:
+                missing = protocol.missing_bytes()
             if not self._reading or self._busy or self._lost or self._closing:
+                self._set_low_water(missing)
                 return
-            if count < RECORD_BYTES and not sock.pending():
-                return  # if there is more, the loop says so: asking costs an exception
-        if sock.pending():
+            if count < RECORD_BYTES and missing < RECORD_BYTES and not sock.pending():
+                # If there is more, the loop says so: asking costs an exception.
+                self._set_low_water(missing)
+                return
+        self._set_low_water(missing)
+        if missing >= RECORD_BYTES or sock.pending():
             self._loop.call_soon(self._on_readable)
+
+    def _set_low_water(self, missing_bytes: int) -> None:
+        """OpenSSL may have taken a record but for its last byte: so much less is to come through the socket."""
+        wanted = LOW_WATER_BYTES if missing_bytes >= LOW_WATER_BYTES + RECORD_BYTES else 1
+        if wanted != self._low_water and not self._lost:
+            self._low_water = wanted
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wanted)
 
     def _watch_reads(self) -> None:
         if not self._watches_reads:

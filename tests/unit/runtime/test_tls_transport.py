@@ -19,7 +19,7 @@ from ottla.runtime import tls_handshakes
 from ottla.runtime.files import OsDisk
 from ottla.runtime.network import RealNetwork
 from ottla.runtime.tls_handshakes import TlsListener
-from ottla.runtime.tls_transport import BESIDE_BYTES, CHUNK_BYTES, RECORD_BYTES
+from ottla.runtime.tls_transport import BESIDE_BYTES, CHUNK_BYTES, LOW_WATER_BYTES, RECORD_BYTES
 from ottla.tls.config import KeyStore, TlsSettings, TrustStore
 from ottla.tls.context import client_context, server_context
 from tests.kit.certificates import Authority
@@ -80,6 +80,15 @@ class End:
         self.lost.append(error)
 
 
+class FrameEnd(End):
+    """Waits for a frame of so many bytes."""
+
+    frame_bytes = 0
+
+    def missing_bytes(self) -> int:
+        return max(self.frame_bytes - len(self.received), 0)
+
+
 class Plain(asyncio.Protocol):
     def __init__(self) -> None:
         self.transport: Any = None
@@ -105,14 +114,19 @@ class Pair:
         await until_async(lambda: len(self.client.received) >= count, "the client hears everything")
 
 
-async def paired(case: Callable[[Pair], Awaitable[None]], tls: Tls | None = None, client: TlsSettings = CLIENT) -> None:
+async def paired(
+    case: Callable[[Pair], Awaitable[None]],
+    tls: Tls | None = None,
+    client: TlsSettings = CLIENT,
+    server_end: Callable[[], End] = End,
+) -> None:
     tls = tls or Tls()
     counters = Counters()
     network = RealNetwork(counters)
     ends: list[End] = []
 
     def factory() -> asyncio.BaseProtocol:
-        ends.append(End())
+        ends.append(server_end())
         return cast(asyncio.BaseProtocol, ends[-1])
 
     listener = cast(TlsListener, await network.listen(factory, "127.0.0.1", 0, tls))
@@ -169,6 +183,35 @@ def test_bytes_arrive_in_both_directions(play: Callable[..., None]) -> None:
         assert pair.server.transport.get_extra_info("peercert_der") is None
 
     play(case)
+
+
+@pytest.mark.parametrize("frame_bytes", [5000, *(LOW_WATER_BYTES + RECORD_BYTES + more for more in (-1, 0, 1, 1000)), 1 << 20])
+@pytest.mark.parametrize("record_bytes", [500, RECORD_BYTES])
+def test_a_large_frame_of_small_records_wakes_the_loop_seldom(
+    play: Callable[..., None], frame_bytes: int, record_bytes: int
+) -> None:
+    """It is complete with its last byte, also if that comes alone."""
+
+    async def case(pair: Pair) -> None:
+        end = cast(FrameEnd, pair.server)
+        end.frame_bytes = frame_bytes
+        data = os.urandom(frame_bytes)
+        low_water: set[int] = set()
+        for start in range(0, frame_bytes - 1, record_bytes):
+            pair.client.transport.write(data[start : min(start + record_bytes, frame_bytes - 1)])
+            await asyncio.sleep(0)
+            low_water.add(end.transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT))
+        await until_async(lambda: len(end.received) == frame_bytes - 1, "all but the last byte is there")
+        pair.client.transport.write(data[-1:])
+        await until_async(lambda: end.received == data, "the frame is complete")
+        if frame_bytes == 1 << 20:
+            assert LOW_WATER_BYTES in low_water
+        elif frame_bytes < LOW_WATER_BYTES + RECORD_BYTES:
+            assert low_water == {1}
+        pair.client.transport.write(b"next")
+        await until_async(lambda: end.received == data + b"next", "the next frame comes at once")
+
+    play(case, server_end=FrameEnd)
 
 
 @pytest.mark.parametrize("size", [300_000, 3 * BESIDE_BYTES + 11])

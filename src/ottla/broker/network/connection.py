@@ -200,6 +200,10 @@ class Connection:
         elif self._filled == len(frame):
             self._continue_frame(frame)
 
+    def missing_bytes(self) -> int:
+        """What the incomplete frame lacks. 0: no frame is incomplete, or nobody reads on."""
+        return self._frame_size - self._filled if self._frame is not None and not self._answering else 0
+
     def pause_writing(self) -> None:
         self._writable = False
 
