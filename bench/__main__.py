@@ -73,12 +73,11 @@ def one_round(server: Server, parts: set[str], scale: Scale, scratch: Path) -> F
 
 def one_tls_round(broker: str, source: Path | None, scale: Scale, scratch: Path) -> Figures:
     """Apart: an SSL listener costs a broker memory and time at its start."""
-    tls = measure_tls.stores(scratch)
-    server = Kafka(tls) if broker == "kafka" else Ottla(source, tls)
-    try:
-        return measure_tls.tls_round(server, scale, scratch)
-    finally:
-        close(server)
+
+    def new(settings: dict[str, str]) -> Server:
+        return Kafka(settings) if broker == "kafka" else Ottla(source, settings)
+
+    return measure_tls.tls_round(new, close, scale, scratch)
 
 
 def close(server: Server) -> None:

@@ -51,8 +51,14 @@ def _tls() -> list[Figure]:
             )
     return [
         *figures,
+        Figure("tls_raw_produce", "produce 1 KB over TLS, raw 64 KB batches", "MB/s", True, 1.5),
+        Figure("tls_raw_produce_cpu", "broker CPU, produce 1 KB over TLS, raw", "s/GB", False, 0.5),
+        Figure("tls_raw_consume", "consume 1 KB over TLS, raw", "MB/s", True, 1.5),
+        Figure("tls_raw_consume_cpu", "broker CPU, consume 1 KB over TLS, raw", "s/GB", False, 0.5),
         Figure("tls_requests", "single-record produce requests over TLS, 100 connections", "1/s", True, 1.5),
         Figure("tls_request_cpu", "broker CPU for one such request", "µs", False, 0.5),
+        Figure("tls_requests_open", "the same without ACLs and quotas", "1/s", True, 1.5),
+        Figure("tls_request_open_cpu", "broker CPU for one without them", "µs", False, 0.5),
         Figure("tls_handshakes", "TLS 1.3 handshakes (RSA 2048), 8 connections at a time", "1/s", True, 1.0),
         Figure("tls_handshake_cpu", "broker CPU for one handshake", "µs", False, 1.0),
     ]
@@ -118,5 +124,6 @@ GROWTHS: list[tuple[str, str, str]] = [
         for few, many in pairwise(PARTITION_COUNTS)
     ),
     ("produce: idempotent / not", "idempotent_produce_cpu", "plain_produce_cpu"),
+    ("request over TLS: ACLs and quotas / neither", "tls_request_cpu", "tls_request_open_cpu"),
     ("fetch: read_committed / read_uncommitted", "read_committed_cpu", "read_uncommitted_cpu"),
 ]

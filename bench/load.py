@@ -195,15 +195,21 @@ class FetchConnection(asyncio.BufferedProtocol):
         self.run.closed(f"the broker closed a connection: {error}" if self.waiting else None)
 
 
-def client_context(authority: str) -> ssl.SSLContext:
-    return ssl.create_default_context(cafile=authority)
+def client_context(authority: str, certificate: str = "") -> ssl.SSLContext:
+    """`certificate`: the client's, with its key."""
+    context = ssl.create_default_context(cafile=authority)
+    if certificate:
+        context.load_cert_chain(certificate)
+    return context
 
 
-async def run_connections(bootstrap: str, run: Run, connections: list[asyncio.BaseProtocol], authority: str = "") -> float:
+async def run_connections(
+    bootstrap: str, run: Run, connections: list[asyncio.BaseProtocol], authority: str = "", certificate: str = ""
+) -> float:
     """With an authority (a file) over TLS, by Ottla's transport: it costs the client less than uvloop's."""
     host, port = bootstrap.rsplit(":", 1)
     network = RealNetwork(Counters())
-    context = client_context(authority) if authority else None
+    context = client_context(authority, certificate) if authority else None
     started = time.perf_counter()
     for connection in connections:
         await network.connect(lambda each=connection: each, host, int(port), context)  # type: ignore[misc]
@@ -225,6 +231,7 @@ async def produce(
     seconds: float = 0,
     keyed_batches: int = 0,
     authority: str = "",
+    certificate: str = "",
 ) -> dict[str, Any]:
     """With `keyed_batches` that many different batches are sent again and again, and every record of one has a key of its own."""
     records = batch(values(batch_records, record_bytes))
@@ -238,7 +245,7 @@ async def produce(
     run = Run(connections, requests, seconds)
     shares = [frames[index % len(frames) :: connections] or [frames[index % len(frames)]] for index in range(connections)]
     producers: list[asyncio.BaseProtocol] = [ProduceConnection(run, share, error_at, in_flight) for share in shares]
-    elapsed = await run_connections(bootstrap, run, producers, authority)
+    elapsed = await run_connections(bootstrap, run, producers, authority, certificate)
     return {"requests": run.replies, "bytes": run.replies * len(records), "seconds": elapsed, "batch_bytes": len(records)}
 
 
@@ -252,6 +259,8 @@ async def fetch(
     max_bytes: int = 1 << 20,
     anywhere: bool = False,
     requests: int = 0,
+    authority: str = "",
+    certificate: str = "",
 ) -> dict[str, Any]:
     run = Run(connections, requests, 0)
     readers = []
@@ -259,7 +268,7 @@ async def fetch(
         mine = list(range(partitions)) if anywhere else [index]
         chance = random.Random(index) if anywhere else None
         readers.append(FetchConnection(run, topic, mine, Layout(**layout), max_bytes, chance))
-    elapsed = await run_connections(bootstrap, run, readers)  # type: ignore[arg-type]
+    elapsed = await run_connections(bootstrap, run, readers, authority, certificate)  # type: ignore[arg-type]
     return {"requests": run.replies, "bytes": run.bytes, "seconds": elapsed}
 
 

@@ -1,61 +1,165 @@
-"""Figures of a broker with TLS: the loads of `measure` over an SSL listener, and handshakes.
+"""Figures of a broker with TLS, ACLs and quotas: the loads of `measure` over an SSL listener, and handshakes.
 
 Both brokers have the same certificate (RSA, 2048 bits, as PEM), TLS 1.3 with TLS_AES_256_GCM_SHA384, and a PLAINTEXT listener
-beside the SSL one, over which topics are made.
+beside the SSL one, for whoever sets them up: a super user. Clients are known by their certificates. There are 10,000 ACLs, of
+which two are theirs, and quotas for every user, which nobody exceeds. A second broker with TLS alone answers the same requests in
+turn with the first.
 """
 
 from __future__ import annotations
 
 import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
+from typing import Any
 
-from bench.measure import PARTITIONS, READS, Cost, Figures, Scale, Server, cost, create, lines_file, load, start, touch_memory
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from bench.measure import (
+    PARTITIONS,
+    READS,
+    Cost,
+    Figures,
+    Scale,
+    Server,
+    cost,
+    create,
+    high_watermark,
+    lines_file,
+    load,
+    start,
+    touch_memory,
+)
 from tests.kit.certificates import Authority
 from tests.kit.peers import kcat
+from tests.kit.raw import RawConnection
 
 CIPHER = "TLS_AES_256_GCM_SHA384"
+ACLS = 10_000
+ACLS_AT_ONCE = 1_000
+QUOTAS = ("producer_byte_rate=1000000000000", "consumer_byte_rate=1000000000000", "request_percentage=1000000")
+TURNS = 3
+AUTHORIZER = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
+"""Over PLAINTEXT everybody is anonymous."""
 
 
 def stores(directory: Path) -> dict[str, str]:
-    """The TLS settings of a broker, by Kafka's names, and the authority's certificate beside it in `authority.pem`."""
+    """The TLS settings of a broker, by Kafka's names. Beside them the authority's certificate in `authority.pem`, and a client's
+    with its key in `client.pem`."""
     authority = Authority()
-    authority.pem_file(directory / "authority.pem")
+    trusted = authority.pem_file(directory / "authority.pem")
+    authority.issue("client").pem_file(directory / "client.pem")
     return {
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": authority.issue("localhost", rsa_key=True).pem_file(directory / "broker.pem"),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": trusted,
+        "ssl.client.auth": "requested",
         "ssl.enabled.protocols": "TLSv1.3",
         "ssl.cipher.suites": CIPHER,
     }
 
 
-def tls_round(server: Server, scale: Scale, directory: Path) -> Figures:
-    """A fresh broker with an SSL listener, and its figures."""
-    start(server)
-    authority = str(directory / "authority.pem")
-    create(server, "tls-warm")
-    shape = {"topic": "tls-warm", "partitions": PARTITIONS, "record_bytes": 100}
-    load(server, "produce", **shape, batch_records=1, connections=20, seconds=scale.warm_up_s, authority=authority, **_at(server))
-    load(server, "handshakes", connections=8, seconds=scale.warm_up_s / 2, authority=authority, **_at(server))
-    return {
-        **_requests(server, scale, authority),
-        **_handshakes(server, scale, authority),
-        **_with_librdkafka(server, scale, directory),
-    }
+def tls_round(new: Callable[[dict[str, str]], Server], close: Callable[[Server], None], scale: Scale, directory: Path) -> Figures:
+    """Two fresh brokers, of which one has ACLs and quotas, and their figures. `new` makes one with these settings."""
+    tls = stores(directory)
+    server, unsecured = new(tls | AUTHORIZER), new(tls)
+    known = {"authority": str(directory / "authority.pem"), "certificate": str(directory / "client.pem")}
+    try:
+        for each in (server, unsecured):
+            start(each)
+            if each is server:
+                _limit(server)
+            create(each, "tls-warm")
+            shape = {"topic": "tls-warm", "partitions": PARTITIONS, "record_bytes": 100}
+            load(each, "produce", **shape, batch_records=1, connections=20, seconds=scale.warm_up_s, **known, **_at(each))
+        requests = _requests(server, unsecured, scale, known)
+        close(unsecured)
+        load(server, "handshakes", connections=8, seconds=scale.warm_up_s / 2, authority=known["authority"], **_at(server))
+        return {
+            **requests,
+            **_handshakes(server, scale, known["authority"]),
+            **_with_raw_load(server, scale, known),
+            **_with_librdkafka(server, scale, directory),
+        }
+    finally:
+        close(server)
+        close(unsecured)
+
+
+def _limit(server: Server) -> None:
+    """ACLs of many, among them those of the client, and quotas for all."""
+    admin = AdminClient({"bootstrap.servers": server.bootstrap_servers})
+
+    def allow(principal: str, topic: str, pattern: ResourcePatternType, operation: AclOperation) -> AclBinding:
+        return AclBinding(ResourceType.TOPIC, topic, pattern, principal, "*", operation, AclPermissionType.ALLOW)
+
+    operations = (AclOperation.READ, AclOperation.WRITE)
+    bindings = [allow("User:CN=client", "tls-", ResourcePatternType.PREFIXED, operation) for operation in operations]
+    bindings += [
+        allow(f"User:CN=other-{number}", f"topic-{number}", ResourcePatternType.LITERAL, AclOperation.READ)
+        for number in range(ACLS - len(bindings))
+    ]
+    for begin in range(0, ACLS, ACLS_AT_ONCE):
+        for done in admin.create_acls(bindings[begin : begin + ACLS_AT_ONCE]).values():
+            done.result(60)
+    command = [sys.executable, "-m", "ottla", "quota", "set", "-b", server.bootstrap_servers, "--user-defaults", *QUOTAS]
+    subprocess.run(command, check=True, capture_output=True)
 
 
 def _at(server: Server) -> dict[str, str]:
     return {"bootstrap": server.tls_bootstrap_servers}
 
 
-def _requests(server: Server, scale: Scale, authority: str) -> Figures:
-    create(server, "tls-requests")
+def _requests(server: Server, unsecured: Server, scale: Scale, known: dict[str, str]) -> Figures:
+    found: dict[str, list[float]] = {}
+    for turn in range(TURNS):
+        for suffix, each in (("", server), ("_open", unsecured)):
+            create(each, f"tls-requests-{turn}")
+            with cost(each) as spent:
+                done = load(
+                    each, "produce", topic=f"tls-requests-{turn}", partitions=PARTITIONS, record_bytes=100, batch_records=1,
+                    connections=100, requests=scale.requests, **known, **_at(each),
+                )  # fmt: skip
+            found.setdefault(f"tls_requests{suffix}", []).append(done["requests"] / done["seconds"])
+            found.setdefault(f"tls_request{suffix}_cpu", []).append(spent.cpu_s / done["requests"] * 1e6)
+    return {name: median(values) for name, values in found.items()}
+
+
+def _with_raw_load(server: Server, scale: Scale, known: dict[str, str]) -> Figures:
+    """As `measure.with_raw_load`: prepared 64 KB batches over six connections, and fetches of 1 MB."""
+    shape: dict[str, Any] = {"topic": "tls-raw", "partitions": PARTITIONS, "record_bytes": 1_000, "batch_records": 64}
+    requests = scale.client_bytes // 64_000 // PARTITIONS * PARTITIONS
+    create(server, "tls-raw")
+    touch_memory(scale.client_bytes)
     with cost(server) as spent:
         done = load(
-            server, "produce", topic="tls-requests", partitions=PARTITIONS, record_bytes=100, batch_records=1,
-            connections=100, requests=scale.requests, authority=authority, **_at(server),
-        )  # fmt: skip
-    return {"tls_requests": done["requests"] / done["seconds"], "tls_request_cpu": spent.cpu_s / done["requests"] * 1e6}
+            server, "produce", **shape, acks=-1, connections=PARTITIONS, in_flight=5, requests=requests, **known, **_at(server)
+        )
+    figures = {"tls_raw_produce": done["bytes"] / done["seconds"] / 1e6, "tls_raw_produce_cpu": spent.cpu_s / done["bytes"] * 1e9}
+    with RawConnection(server.bootstrap_servers) as connection:
+        shortest = min(high_watermark(connection, "tls-raw", each) or 0 for each in range(PARTITIONS)) // 64
+    layout = {"batch_bytes": done["batch_bytes"], "batch_records": 64, "batches": shortest}
+    fetch: dict[str, Any] = {"topic": "tls-raw", "partitions": PARTITIONS, "layout": layout, "connections": PARTITIONS}
+    reads: list[tuple[float, float]] = []
+    for _ in range(READS):
+        with cost(server) as spent:
+            done = load(server, "fetch", **fetch, **known, **_at(server))
+        reads.append((done["bytes"] / done["seconds"] / 1e6, spent.cpu_s / done["bytes"] * 1e9))
+    figures["tls_raw_consume"], figures["tls_raw_consume_cpu"] = (median(values) for values in zip(*reads, strict=True))
+    return figures
 
 
 def _handshakes(server: Server, scale: Scale, authority: str) -> Figures:
@@ -68,6 +172,7 @@ def _with_librdkafka(server: Server, scale: Scale, directory: Path) -> Figures:
     figures: Figures = {}
     secured = [kcat(), "-b", server.tls_bootstrap_servers, "-X", "security.protocol=SSL"]
     secured += ["-X", f"ssl.ca.location={directory / 'authority.pem'}"]
+    secured += [word for kind in ("certificate", "key") for word in ("-X", f"ssl.{kind}.location={directory / 'client.pem'}")]
     for size in (100, 1_000):
         count = scale.client_bytes // size // 2_000 * 2_000
         lines = lines_file(directory, size, count)
