@@ -38,7 +38,7 @@ def alter_log_levels(changes: Sequence[ConfigChange], *, validate_only: bool) ->
         if logger is None:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"unknown logger {change.name!r}")
         if change.operation == ConfigOperation.SET:
-            level = LEVELS.get((change.value or "").strip().upper())
+            level = LEVELS.get(change.value or "")
             if level is None:
                 raise KafkaError(
                     ErrorCode.INVALID_CONFIG, f"{change.name}={change.value} is not a log level; allowed: {', '.join(LEVELS)}"

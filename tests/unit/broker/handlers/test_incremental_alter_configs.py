@@ -88,10 +88,10 @@ def test_levels_of_the_brokers_loggers_change_at_once(version: int) -> None:
             return [result.error_code for result in response.responses]
 
         name = "ottla.broker.test_levels"
-        assert await ask(resource(8, "1", (SET, name, "debug")), validate_only=True) == [0]
+        assert await ask(resource(8, "1", (SET, name, "DEBUG")), validate_only=True) == [0]
         assert logger.level == logging.INFO
         await broker.create(NewTopic("a"))
-        assert await ask(resource(2, "a", (SET, "flush.ms", "7")), resource(8, "1", (SET, name, "debug"))) == [0, 0]
+        assert await ask(resource(2, "a", (SET, "flush.ms", "7")), resource(8, "1", (SET, name, "DEBUG"))) == [0, 0]
         assert logger.level == logging.DEBUG
         assert await ask(resource(8, "1", (DELETE, name, None))) == [0]
         assert logger.level == logging.NOTSET
@@ -103,6 +103,7 @@ def test_levels_of_the_brokers_loggers_change_at_once(version: int) -> None:
         for asked, code in (
             (resource(8, "2", (SET, name, "INFO")), ErrorCode.INVALID_REQUEST),
             (resource(8, "1", (SET, name, "LOUD")), ErrorCode.INVALID_CONFIG),
+            (resource(8, "1", (SET, name, "debug")), ErrorCode.INVALID_CONFIG),
             (resource(8, "1", (SET, name, None)), ErrorCode.INVALID_REQUEST),
             (resource(8, "1", (SET, "kafka.server", "INFO")), ErrorCode.INVALID_CONFIG),
             (resource(8, "1", (APPEND, name, "INFO")), ErrorCode.INVALID_REQUEST),
