@@ -61,7 +61,7 @@ def test_letters_by_reason(console: RunningConsole, topic: str, box: str) -> Non
         ("no number 1", "clean", topic, 5),
     ]
     letter = console.get(f"/api/dead-letters/{box}?reason=number%201&limit=1")["letters"][0]
-    assert letter["source"] == {"topic": topic, "partition": 0, "offset": 9}
+    assert letter["source"] == {"cluster": None, "topic": topic, "partition": 0, "offset": 9}
     assert [each["name"] for each in letter["headers"]] == ["own"]
 
 

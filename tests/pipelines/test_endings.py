@@ -223,7 +223,8 @@ def test_a_driver_that_an_upgrade_replaced_raises_no_alert(tmp_path: Path) -> No
 def test_an_outage_of_the_broker_is_told_once_and_raises_no_alert(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     told = tmp_path / "told"
     found = flows(Query(1_000_000), project=Project(Path("shop.py"), "shop", alert_command=f"cat >> {told}"))
-    found._watch = version_watch = cast(Any, SimpleNamespace(found=None, away=None))
+    version_watch = cast(Any, SimpleNamespace(found=None, away=None))
+    found._watches = [version_watch]
     heard: list[dict[str, Any]] = []
     found.heard = heard.append
     with found:

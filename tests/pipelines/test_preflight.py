@@ -68,11 +68,11 @@ def test_a_standalone_master_that_is_down(file: Path, ottla_broker: Broker) -> N
         preflight.check_master_answers("spark://host")
 
 
-def test_a_source_of_another_cluster_is_refused_at_its_line(tmp_path: Path) -> None:
+def test_an_address_in_the_options_of_a_source_is_refused_at_its_line(tmp_path: Path) -> None:
     file = tmp_path / "two.py"
     file.write_text(
         "from ottla import pipelines as p\n\norders = p.source('orders', options={'kafka.bootstrap.servers': 'other:9092'})\n"
     )
     code, _, stderr = ottla("run", file)
     assert code == 1
-    assert stderr.startswith(f"error: {file}:3: source 'orders': kafka.bootstrap.servers cannot be set for one source")
+    assert stderr.startswith(f"error: {file}:3: source 'orders': kafka.bootstrap.servers is not an option of a source")

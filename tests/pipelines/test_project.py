@@ -42,7 +42,7 @@ def test_a_toml_beside_the_pipeline_and_flags_over_it(tmp_path: Path) -> None:
     assert (found.trigger_ms, found.transaction_timeout_ms, found.metrics) == (500, 120_000, "127.0.0.1:9404")
     assert found.storage == str(tmp_path / "state")
     assert found.conf == {"spark.executor.memory": "2g", "spark.sql.shuffle.partitions": "8"}
-    assert found.kafka_options == {"kafka.bootstrap.servers": "kafka:9092", "kafka.security.protocol": "SASL_SSL"}
+    assert found.kafka_options() == {"kafka.bootstrap.servers": "kafka:9092", "kafka.security.protocol": "SASL_SSL"}
     assert found.checkpoint("revenue") == f"{tmp_path}/state/revenue"
     assert found.group_id("revenue") == "shop.revenue"
 

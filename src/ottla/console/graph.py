@@ -13,18 +13,25 @@ Link = tuple[str, str]
 """Two nodes by their keys, as `topic:orders` and `flow:clean`."""
 
 
-def nodes_and_links(edges: Sequence[Mapping[str, Any]]) -> tuple[dict[str, dict[str, str]], list[Link]]:
+def key_of(end: Mapping[str, Any], *, dead_letter: bool = False) -> str:
+    """The key of a node. Topics of other clusters have the cluster's name before their own."""
+    kind = "dead_letter" if dead_letter else end["kind"]
+    return f"{kind}:{end['cluster'] + ': ' if end.get('cluster') else ''}{end['name']}"
+
+
+def nodes_and_links(edges: Sequence[Mapping[str, Any]]) -> tuple[dict[str, dict[str, Any]], list[Link]]:
     """The nodes by key, and which feeds which, of the edges of a published plan."""
-    letters = {str(edge["to"]["name"]) for edge in edges if edge.get("dead_letter")}
-    nodes: dict[str, dict[str, str]] = {}
+    letters = {(edge["to"].get("cluster"), edge["to"]["name"]) for edge in edges if edge.get("dead_letter")}
+    nodes: dict[str, dict[str, Any]] = {}
     links: list[Link] = []
     for edge in edges:
         ends = []
         for end in (edge["from"], edge["to"]):
-            name = str(end["name"])
-            kind = "dead_letter" if end["kind"] == "topic" and name in letters else str(end["kind"])
-            nodes.setdefault(f"{kind}:{name}", {"kind": kind, "name": name})
-            ends.append(f"{kind}:{name}")
+            is_letters = end["kind"] == "topic" and (end.get("cluster"), end["name"]) in letters
+            key = key_of(end, dead_letter=is_letters)
+            kind, _, name = key.partition(":")
+            nodes.setdefault(key, {"kind": kind, "name": name, "cluster": end.get("cluster")})
+            ends.append(key)
         links.append((ends[0], ends[1]))
     return nodes, list(dict.fromkeys(links))
 
@@ -82,6 +89,7 @@ def graph_document(
     }
 
 
-def _href(node: Mapping[str, str]) -> str | None:
+def _href(node: Mapping[str, Any]) -> str | None:
+    """The page of a topic of this cluster."""
     page = _PAGES.get(node["kind"])
-    return None if page is None else page + quote(node["name"], safe="")
+    return None if page is None or node["cluster"] is not None else page + quote(node["name"], safe="")

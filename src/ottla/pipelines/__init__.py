@@ -39,8 +39,8 @@ error texts.
 
 from __future__ import annotations
 
-from ottla.pipelines.declare import expect, files, flow, jdbc, sink, source, sql, table
-from ottla.pipelines.definitions import Files, Flow, Sink, Source, Table
+from ottla.pipelines.declare import cluster, expect, files, flow, jdbc, sink, source, sql, table
+from ottla.pipelines.definitions import Cluster, Files, Flow, Sink, Source, Table
 from ottla.pipelines.failure import PipelineError
 from ottla.pipelines.interactive import run
 from ottla.pipelines.registry_functions import from_registry, to_registry
@@ -63,6 +63,7 @@ from ottla.pipelines.values import (
 __all__ = [
     "Avro",
     "Bytes",
+    "Cluster",
     "Debezium",
     "Files",
     "Flow",
@@ -75,6 +76,7 @@ __all__ = [
     "Table",
     "avro",
     "bytes",
+    "cluster",
     "debezium",
     "expect",
     "files",

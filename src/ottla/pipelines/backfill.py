@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from ottla.pipelines.definitions import Flow, Sink
 from ottla.pipelines.failure import PipelineError
-from ottla.pipelines.graph import Plan, reads
+from ottla.pipelines.graph import Plan, reads_sink
 from ottla.pipelines.project import Project, TimeRange
 
 
@@ -49,8 +49,8 @@ def plan_of(plan: Plan, names: list[str]) -> tuple[Plan, list[Flow]]:
 def _is_fed(plan: Plan, flow: Flow) -> bool:
     if plan.read_back(flow):
         return True
-    written = [other.to.topic for other in plan.queries if isinstance(other.to, Sink)]
-    return any(reads(source, topic) for source in plan.sources(flow) for topic in written)
+    written = [other.to for other in plan.queries if isinstance(other.to, Sink)]
+    return any(reads_sink(source, sink) for source in plan.sources(flow) for sink in written)
 
 
 def time_text(time_ms: int) -> str:

@@ -205,5 +205,9 @@ def offsets_of(line: str) -> PartitionOffsets:
 def inputs_of(plan: Plan, flow: Flow, sources: tuple[Source, ...] | None = None) -> list[str]:
     """The topics and paths that a flow reads, as its checkpoint notes them. Other inputs need another checkpoint."""
     read = plan.sources(flow) if sources is None else sources
-    inputs = sorted(source.pattern or ",".join(source.topics) for source in read)
+    inputs = sorted(f"{_prefix(source)}{source.pattern or ','.join(source.topics)}" for source in read)
     return inputs + sorted(node.path for node in plan.inputs[flow.name] if isinstance(node, Files))
+
+
+def _prefix(source: Source) -> str:
+    return "" if source.cluster is None else f"{source.cluster.name}:"

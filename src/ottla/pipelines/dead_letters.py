@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 HEADERS = ("ottla.topic", "ottla.partition", "ottla.offset", "ottla.flow", "ottla.reason")
+CLUSTER = "ottla.cluster"
+"""The header with the name of the record's cluster, if that is not the pipeline's own."""
 LATE = "late"
 """The reason of records that the watermark dropped."""
 EXPECTATION = "ottla.expectation"
@@ -64,8 +66,8 @@ class Sender(Protocol):
         """Write rows (key, value, headers) to a topic. Returns the number of records and of bytes."""
 
 
-def batch_records(spark: SparkSession, kafka: Mapping[str, str]) -> Records:
-    """Records from the topics."""
+def batch_records(spark: SparkSession, kafka: Callable[[Source], Mapping[str, str]]) -> Records:
+    """Records from the topics. `kafka` gives the client properties of a source."""
 
     def read(source: Source, offsets: BatchOffsets) -> DataFrame:
         mine = [where for where in offsets.end if reads(source, where.topic) and offsets.start[where] < offsets.end[where]]
@@ -73,7 +75,7 @@ def batch_records(spark: SparkSession, kafka: Mapping[str, str]) -> Records:
         options = {name: value for name, value in source.options if name.lower() not in _OFFSET_OPTIONS}
         return (
             spark.read.format("ottla")
-            .options(**{**kafka, **options})
+            .options(**{**kafka(source), **options})
             .option("assign", json.dumps({topic: sorted(map(int, parts)) for topic, parts in starting.items()}))
             .option("startingOffsets", json.dumps(starting))
             .option("endingOffsets", json.dumps(nested({where: offsets.end[where] for where in mine})))
@@ -184,7 +186,8 @@ class Refusals:
                 hint=f"give source {source.name!r} a dead_letter topic for such records",
             )
         values = (F.col("topic"), F.col("partition"), F.col("offset"), F.lit(self.flow.name), F.col(reading.REASON))
-        letters = bad.select("key", "value", _with_headers(F.col("headers"), zip(HEADERS, values, strict=True)))
+        added = [*zip(HEADERS, values, strict=True), *_cluster_of([source])]
+        letters = bad.select("key", "value", _with_headers(F.col("headers"), added))
         return transaction.send(letters, source.dead_letter, "none")[0]
 
     def _send_unmet(self, flow: Flow, frame: DataFrame, offsets: BatchOffsets, transaction: Sender) -> int:
@@ -205,11 +208,11 @@ class Refusals:
         assert unmet is not None, f"flow {flow.name} was traceable"
         # One record may have several such rows.
         found = unmet.select(f"{reading.RECORD}.*", expectations.UNMET).dropDuplicates([*_PLACE])
-        places = dict(zip(HEADERS, map(F.col, _PLACE), strict=False))
+        places = [*zip(HEADERS, map(F.col, _PLACE), strict=False), *_cluster_of(self.sources), *why.items()]
         count = 0
         for topic in sorted({source.dead_letter for source in self.sources if source.dead_letter is not None}):
             mine = reduce(or_, (_is_of(source) for source in self.sources if source.dead_letter == topic))
-            letters = found.where(mine).select("key", "value", _with_headers(F.col("headers"), [*places.items(), *why.items()]))
+            letters = found.where(mine).select("key", "value", _with_headers(F.col("headers"), places))
             count += transaction.send(letters, topic, "none")[0]
         return count
 
@@ -228,9 +231,8 @@ class Refusals:
         # A record may be in several windows.
         found = rows.where(behind).select(f"{reading.RECORD}.*").dropDuplicates([*_PLACE])
         values = (F.col("topic"), F.col("partition"), F.col("offset"), F.lit(self.flow.name), F.lit(LATE))
-        transaction.send(
-            found.select("key", "value", _with_headers(F.col("headers"), zip(HEADERS, values, strict=True))), topic, "none"
-        )
+        added = [*zip(HEADERS, values, strict=True), *_cluster_of(self.sources)]
+        transaction.send(found.select("key", "value", _with_headers(F.col("headers"), added)), topic, "none")
 
     @cached_property
     def _event_time(self) -> EventTime | None:
@@ -253,6 +255,17 @@ def _is_of(source: Source) -> Column:
     from pyspark.sql import functions as F
 
     return F.col("topic").rlike(f"^(?:{source.pattern})$") if source.pattern is not None else F.col("topic").isin(*source.topics)
+
+
+def _cluster_of(sources: Iterable[Source]) -> list[tuple[str, Column]]:
+    """The header CLUSTER of records of these sources: null for those of the pipeline's own, none if all are its own."""
+    from pyspark.sql import functions as F
+
+    name, found = F.lit(None).cast("string"), False
+    for source in sources:
+        if source.cluster is not None:
+            name, found = F.when(_is_of(source), source.cluster.name).otherwise(name), True
+    return [(CLUSTER, name)] if found else []
 
 
 def _with_headers(headers: Column | None, added: Iterable[tuple[str, Column]]) -> Column:

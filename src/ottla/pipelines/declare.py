@@ -1,4 +1,4 @@
-"""The functions that declare a pipeline: `source`, `files`, `sink`, `table`, `jdbc`, `flow`, `sql`, `expect`.
+"""The functions that declare a pipeline: `cluster`, `source`, `files`, `sink`, `table`, `jdbc`, `flow`, `sql`, `expect`.
 
 They check each definition by itself; `graph` checks the definitions together. They start no Spark, import no pyspark and talk to
 no broker. `collecting` returns the flows that a file declares.
@@ -20,6 +20,7 @@ from ottla.pipelines.definitions import (
     DROP,
     STOP,
     WARN,
+    Cluster,
     Expectation,
     Files,
     Flow,
@@ -42,17 +43,47 @@ _ON_FAIL = (WARN, DROP, DEAD_LETTER, STOP)
 _FILE_TABLE_FORMATS = ("parquet", "orc", "json", "csv", "delta", "iceberg")
 
 _declared: ContextVar[list[Flow] | None] = ContextVar("ottla_pipeline_flows", default=None)
+_in_notebook: dict[str, Cluster] = {}
+_clusters: ContextVar[dict[str, Cluster]] = ContextVar("ottla_pipeline_clusters", default=_in_notebook)
 
 
 @contextmanager
 def collecting() -> Iterator[list[Flow]]:
     """The list that receives the flows declared inside the block."""
     flows: list[Flow] = []
-    token = _declared.set(flows)
+    tokens = _declared.set(flows), _clusters.set({})
     try:
         yield flows
     finally:
-        _declared.reset(token)
+        _declared.reset(tokens[0])
+        _clusters.reset(tokens[1])
+
+
+def cluster(name: str, settings: Mapping[str, object]) -> Cluster:
+    """Declare a cluster beside the pipeline's own: `p.cluster("east", {"bootstrap.servers": "east:9092"})`.
+
+    `settings` are client properties by the names of Kafka's Java clients; a value may refer to a secret (`${NAME}`). Sources and
+    sinks name it: `cluster="east"`. The section [clusters.east] of the TOML file declares one too, or changes its settings.
+    """
+    place = _place()
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise PipelineError(f"cluster {name!r}: a name has letters, digits and _ only", place)
+    found = Cluster(name, _options(settings, place, "settings"), place)
+    declared = _clusters.get()
+    other = declared.get(name)
+    if other is not None and declared is not _in_notebook:
+        raise PipelineError(f"cluster {name!r} is declared twice, first at {other.place}", place)
+    declared[name] = found
+    return found
+
+
+def _cluster(given: str | Cluster | None, place: Place) -> Cluster | None:
+    """The cluster that a source or sink names. One that the file does not declare may be in the TOML file."""
+    if given is None or isinstance(given, Cluster):
+        return given
+    if not isinstance(given, str):
+        raise PipelineError(f"cluster={given!r} is not a cluster", place, hint='write cluster="east"')
+    return _clusters.get().get(given) or Cluster(given, (), place)
 
 
 def source(
@@ -66,6 +97,7 @@ def source(
     dead_letter: str | None = None,
     starting: str = "earliest",
     options: Mapping[str, object] | None = None,
+    cluster: str | Cluster | None = None,
 ) -> Source:
     """Read a topic, a list of topics, or all topics whose name matches `pattern`.
 
@@ -73,7 +105,8 @@ def source(
     timestamp, timestampType. `key` says how to read the key (default: bytes). Records that do not parse go to the topic
     `dead_letter`; without one, the first of them stops the flow. `starting` is `earliest`, `latest` or a value of Spark's
     `startingOffsets`; it counts for the first run, later runs continue from the checkpoint. `options` are those of
-    `format("ottla")`: `maxOffsetsPerTrigger`, `failOnDataLoss`, …
+    `format("ottla")`: `maxOffsetsPerTrigger`, `failOnDataLoss`, … `cluster` is one of `p.cluster`, by default the pipeline's own.
+    The dead letters of a flow go where its results go.
     """
     place = _place()
     topics = (topic,) if isinstance(topic, str) else tuple(topic or ())
@@ -108,12 +141,23 @@ def source(
     _check_name(name, "source", place)
     if any(str(option).lower() == "kafka.bootstrap.servers" for option in options or ()):
         raise PipelineError(
-            f"source {name!r}: kafka.bootstrap.servers cannot be set for one source: its offsets and the results are committed "
-            "in one transaction of one cluster",
+            f"source {name!r}: kafka.bootstrap.servers is not an option of a source",
             place,
-            hint="set bootstrap_servers in [pipeline], or copy the topic there with `ottla topic copy`",
+            hint='declare the cluster, p.cluster("east", {"bootstrap.servers": …}), and name it: cluster="east"',
         )
-    return Source(name, value, topics, pattern, key, tuple(columns), dead_letter, str(starting), _options(options, place), place)
+    return Source(
+        name,
+        value,
+        topics,
+        pattern,
+        key,
+        tuple(columns),
+        dead_letter,
+        str(starting),
+        _options(options, place),
+        place,
+        _cluster(cluster, place),
+    )
 
 
 def files(
@@ -168,6 +212,7 @@ def sink(
     partitions: int | None = None,
     config: Mapping[str, object] | None = None,
     delete_when: str | None = None,
+    cluster: str | Cluster | None = None,
 ) -> Sink:
     """Write to a topic. `key` names the key column, which chooses the partition as in Kafka's Java producer.
     `key_format=p.avro(subject=…)` and its like give the key a schema of a registry; by default it is text or bytes.
@@ -181,6 +226,8 @@ def sink(
 
     With a key, a row becomes a tombstone, a record with its key and no value which compaction takes for a removal, if
     `delete_when` holds for it, a column or a condition in SQL, or if all its columns except the key are null.
+
+    `cluster` is one of `p.cluster`, by default the pipeline's own.
     """
     place = _place()
     _check_topic(topic, place)
@@ -199,7 +246,19 @@ def sink(
         raise PipelineError(f"partitions={partitions!r} is not a number of partitions", place)
     settings = _options(config, place, "config")
     return Sink(
-        topic, value, key, headers, timestamp, partition, compression, partitions, settings, place, delete_when, key_format
+        topic,
+        value,
+        key,
+        headers,
+        timestamp,
+        partition,
+        compression,
+        partitions,
+        settings,
+        place,
+        delete_when,
+        key_format,
+        _cluster(cluster, place),
     )
 
 

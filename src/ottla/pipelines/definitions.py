@@ -15,6 +15,16 @@ from ottla.pipelines.values import Value
 
 
 @dataclass(frozen=True)
+class Cluster:
+    """A Kafka cluster that sources and sinks name. Its name identifies it in the pipeline."""
+
+    name: str
+    settings: tuple[tuple[str, str], ...] = field(compare=False, repr=False)
+    """Client properties, with references to secrets. Those in the TOML file replace them."""
+    place: Place = field(compare=False)
+
+
+@dataclass(frozen=True)
 class Source:
     """Topics as a streaming DataFrame."""
 
@@ -28,6 +38,8 @@ class Source:
     starting: str
     options: tuple[tuple[str, str], ...]
     place: Place = field(compare=False)
+    cluster: Cluster | None = None
+    """None: the pipeline's own."""
 
     def preview(self, n: int = 20, *, spark: Any = None, records: int = 1_000, **settings: Any) -> Any:
         """The rows of its last records, for pandas. Writes nothing. `settings` are those of `p.run`."""
@@ -70,6 +82,8 @@ class Sink:
     delete_when: str | None = None
     """A column or condition: such a row becomes a tombstone."""
     key_format: Value | None = None
+    cluster: Cluster | None = None
+    """None: the pipeline's own."""
 
 
 @dataclass(frozen=True)

@@ -24,13 +24,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.client.blocking import BrokerAway, Client
+from ottla.client.offsets import LATEST, list_offsets
 from ottla.client.options import ClientOptions
 from ottla.client.transactions import CommittedOffset, add_offsets, end_txn, init_producer_id, txn_offset_commit
 from ottla.errors import KafkaError
 from ottla.pipelines import producing, scratch, spark_errors
 from ottla.pipelines.checkpoint import BatchOffsets, Checkpoint, PartitionOffsets
-from ottla.pipelines.definitions import Flow, Sink
+from ottla.pipelines.definitions import Flow, Sink, Source
 from ottla.pipelines.failure import PipelineError, Place
+from ottla.pipelines.graph import reads
 from ottla.pipelines.marker import FIRST, Marker
 from ottla.pipelines.session import is_local
 from ottla.pipelines.spark_jvm import is_in_one_task
@@ -147,6 +149,8 @@ class ExactlyOnceSink:
     generation: str = FIRST
     switch_id: str = ""
     """The transactional id that makes another version live."""
+    sources: tuple[Source, ...] | None = None
+    """Those whose topics are in the cluster of the transaction, which holds their offsets. None: all are."""
     totals: Totals = field(default_factory=Totals)
     failure: PipelineError | None = None
     """Why the flow ended. Spark's own report is this error after its way through Java."""
@@ -276,18 +280,23 @@ class ExactlyOnceSink:
         return True
 
     def _commit(self, transaction: BatchTransaction, marker: Marker, offsets: BatchOffsets) -> None:
-        places = sorted(offsets.end)
+        places = sorted(where for where in offsets.end if self._is_at_home(where.topic))
         committed = {where: CommittedOffset(offsets.end[where]) for where in places}
+        client, producer = transaction.client, transaction.producer
         if places:
             committed[places[0]] = CommittedOffset(offsets.end[places[0]], str(marker))
         elif isinstance(self.flow.to, Sink):
-            # A flow that reads only files keeps its marker on the topic it writes.
-            committed[TopicPartition(self.flow.to.topic, 0)] = CommittedOffset(marker.batch_id, str(marker))
-        client, producer = transaction.client, transaction.producer
+            # A flow that reads only files, or another cluster, keeps its marker on the topic it writes: at its end, so that lag
+            # tools show none.
+            place = TopicPartition(self.flow.to.topic, 0)
+            committed[place] = CommittedOffset(list_offsets(client, {place: LATEST})[place].offset, str(marker))
         if committed:
             add_offsets(client, self.group_id, producer, self.group_id)
             txn_offset_commit(client, self.group_id, producer, self.group_id, committed)
         end_txn(client, self.group_id, producer, commit=True)
+
+    def _is_at_home(self, topic: str) -> bool:
+        return self.sources is None or any(reads(source, topic) for source in self.sources)
 
     def _abort(self, transaction: BatchTransaction) -> None:
         """Best effort: otherwise the next InitProducerId or the transaction timeout aborts it."""

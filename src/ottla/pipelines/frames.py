@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ottla.client.options import InvalidOption
 from ottla.pipelines import encoding, expectations, reading, spark_errors, tables
 from ottla.pipelines.data_source.options import check_stream, source_options
-from ottla.pipelines.definitions import DEAD_LETTER, Files, Flow, Sink, Source, Table
+from ottla.pipelines.definitions import DEAD_LETTER, Cluster, Files, Flow, Sink, Source, Table
 from ottla.pipelines.deletes import DELETED
 from ottla.pipelines.failure import PipelineError
 from ottla.pipelines.graph import Node, Plan, same_path
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def kafka_options(project: Project) -> dict[str, str]:
-    """The project's client properties for `format("ottla")`, which reads only committed records."""
-    return {"kafka.isolation.level": "read_committed", **project.kafka_options}
+def kafka_options(project: Project, cluster: Cluster | None = None) -> dict[str, str]:
+    """The client properties of a cluster for `format("ottla")`, which reads only committed records."""
+    return {"kafka.isolation.level": "read_committed", **project.kafka_options(cluster)}
 
 
 @dataclass
@@ -41,6 +41,8 @@ class Frames:
     starting: dict[str, str] = field(default_factory=dict)
     given: Callable[[Source | Files], DataFrame | None] | None = None
     """The rows of an input, in place of those of its topics (`reading.rows`) or files. None: those."""
+    groups: dict[str, str] = field(default_factory=dict)
+    """By source, the group to which the stream itself commits its offsets. Others are committed with the results."""
     bounds: dict[str, dict[str, str]] = field(default_factory=dict)
     """Options by source that replace how much it reads at a time and how far, for a run over past records."""
 
@@ -84,7 +86,7 @@ class Frames:
             apart = (sink.headers, sink.timestamp, sink.partition)
             fields = [column for column in self.result(flow).schema.fields if column.name not in apart]
             value = Json(StructType(fields), value.options)
-        return Source(flow.name, value, (sink.topic,), None, None, (), None, "earliest", (), flow.place)
+        return Source(flow.name, value, (sink.topic,), None, None, (), None, "earliest", (), flow.place, sink.cluster)
 
     def unmet_with_records(self, flow: Flow, raw: Callable[[Source], DataFrame]) -> DataFrame | None:
         """The rows of `expectations.refused`, and the record of each in `reading.RECORD`; None if a row may come of several.
@@ -131,7 +133,10 @@ class Frames:
                 # A flow of this pipeline writes these files. Before its first batch there is no directory, and Spark wants one.
                 FileSystem(self.spark, node.path).make_directory(node.path)
             return reading.files(self.spark, node)
-        options = reading.options_of(node, kafka_options(self.project), self.starting.get(node.name))
+        kafka = kafka_options(self.project, node.cluster)
+        if node.name in self.groups:
+            kafka["kafka.group.id"] = self.groups[node.name]
+        options = reading.options_of(node, kafka, self.starting.get(node.name))
         if node.name in self.bounds:
             kept = {name: value for name, value in options.items() if name.lower() not in reading.PACE}
             options = kept | self.bounds[node.name]

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ottla.pipelines.definitions import DEAD_LETTER, Files, Flow, Sink, Source, Table
+from ottla.pipelines.definitions import DEAD_LETTER, Cluster, Files, Flow, Sink, Source, Table
 from ottla.pipelines.failure import PipelineError
 from ottla.pipelines.values import Json
 
@@ -45,6 +45,24 @@ class Plan:
                 for each in self.sources(node):
                     found.setdefault(each.name, each)
         return tuple(found.values())
+
+    def clusters_read(self, flow: Flow) -> tuple[Cluster | None, ...]:
+        """The clusters of the topics that this flow's query reads. None is the pipeline's own."""
+        found = [source.cluster for source in self.sources(flow)]
+        found += [other.to.cluster for other in self.read_back(flow) if isinstance(other.to, Sink)]
+        return tuple(dict.fromkeys(found))
+
+    def home(self, flow: Flow) -> Cluster | None:
+        """The cluster of this flow's transactions: that of its sink; of a flow into a table, that of its first topic."""
+        if isinstance(flow.to, Sink):
+            return flow.to.cluster
+        return next(iter(self.clusters_read(flow)), None)
+
+    @property
+    def clusters(self) -> tuple[Cluster | None, ...]:
+        """The clusters that the queries read and write."""
+        found = [each for flow in self.queries for each in (*self.clusters_read(flow), self.home(flow))]
+        return tuple(dict.fromkeys(found))
 
     def computed_in(self, flow: Flow) -> tuple[Flow, ...]:
         """The flow and the views that its query computes."""
@@ -112,6 +130,7 @@ def plan(flows: Sequence[Flow]) -> Plan:
     _refuse_dead_letters_into_outputs(found)
     for flow in ordered:
         _check_expectations(found, flow)
+        _refuse_topics_of_two_clusters(found, flow)
     return found
 
 
@@ -194,7 +213,7 @@ def _feeds(nodes: tuple[Node, ...], flows: Sequence[Flow]) -> list[Flow]:
     feeding = [node for node in nodes if isinstance(node, Flow)]
     for node in nodes:
         if isinstance(node, Source):
-            feeding += [other for other in flows if isinstance(other.to, Sink) and reads(node, other.to.topic)]
+            feeding += [other for other in flows if isinstance(other.to, Sink) and reads_sink(node, other.to)]
         elif isinstance(node, Files):
             feeding += [other for other in flows if isinstance(other.to, Table) and same_path(node.path, other.to.path)]
     return feeding
@@ -206,6 +225,10 @@ def same_path(path: str, other: str) -> bool:
 
 def reads(source: Source, topic: str) -> bool:
     return topic in source.topics or (source.pattern is not None and re.fullmatch(source.pattern, topic) is not None)
+
+
+def reads_sink(source: Source, sink: Sink) -> bool:
+    return source.cluster == sink.cluster and reads(source, sink.topic)
 
 
 def _ordered(flows: Sequence[Flow], inputs: dict[str, tuple[Node, ...]]) -> tuple[Flow, ...]:
@@ -253,20 +276,44 @@ def _check_expectations(plan: Plan, flow: Flow) -> None:
                 )
 
 
+def _refuse_topics_of_two_clusters(plan: Plan, flow: Flow) -> None:
+    """Offsets of a batch are by topic: one query cannot read topics of the same name in two clusters."""
+    read: list[tuple[Source | None, tuple[str, ...], Cluster | None]] = [
+        (source, source.topics, source.cluster) for source in plan.sources(flow)
+    ]
+    read += [(None, (other.to.topic,), other.to.cluster) for other in plan.read_back(flow) if isinstance(other.to, Sink)]
+    for at, (source, topics, cluster) in enumerate(read):
+        for other, other_topics, other_cluster in read[:at]:
+            if cluster == other_cluster:
+                continue
+            shared = [each for each in topics if each in other_topics or (other is not None and reads(other, each))]
+            shared += [each for each in other_topics if source is not None and reads(source, each)]
+            if shared or not (topics or other_topics):
+                what = f"topic {shared[0]!r} of two clusters" if shared else "topics of two clusters by patterns"
+                raise PipelineError(
+                    f"flow {flow.name!r} reads {what}",
+                    flow.place,
+                    hint="read each cluster in a flow of its own; both may write one topic",
+                )
+
+
 def _refuse_dead_letters_into_outputs(plan: Plan) -> None:
-    outputs = {flow.to.topic: flow for flow in plan.queries if isinstance(flow.to, Sink)}
+    outputs = {(flow.to.cluster, flow.to.topic): flow for flow in plan.queries if isinstance(flow.to, Sink)}
     for flow in plan.queries:
+        home = plan.home(flow)
         for source in plan.sources(flow):
-            if flow.late is not None and reads(source, flow.late):
+            is_home = source.cluster == home
+            if is_home and flow.late is not None and reads(source, flow.late):
                 raise PipelineError(f"flow {flow.name!r} reads its own topic of late records {flow.late!r}", flow.place)
             letters = source.dead_letter
             if letters is None:
                 continue
-            if reads(source, letters):
+            if is_home and reads(source, letters):
                 raise PipelineError(f"source {source.name!r} reads its own dead-letter topic {letters!r}", source.place)
-            if letters in outputs:
+            target = outputs.get((home, letters))
+            if target is not None:
                 raise PipelineError(
                     f"the dead-letter topic {letters!r} of source {source.name!r} is the target of flow "
-                    f"{outputs[letters].name!r} ({outputs[letters].place})",
+                    f"{target.name!r} ({target.place})",
                     source.place,
                 )

@@ -51,6 +51,7 @@ def run(spark: SparkSession, *flows: Flow, once: bool = False, **settings: Any) 
         raise PipelineError("no flow to run", hint="write p.run(spark, revenue)")
     check_settings(spark)
     project, found = _project(flows[0], **settings), _plan(*flows)
+    project.check_declared(found.clusters)
     topics.check(project, found)
     started = PipelineRun(spark, project, found, once=once)
     try:

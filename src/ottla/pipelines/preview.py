@@ -89,7 +89,7 @@ class _Looking:
             self.read[source.name] = sum(ending[where] - starting[where] for where in ending)
             frame = (
                 self.spark.read.format("ottla")
-                .options(**kafka_options(self.project))
+                .options(**kafka_options(self.project, source.cluster))
                 .option("assign", json.dumps(_partitions(ending)))
                 .option("startingOffsets", json.dumps(nested(starting)))
                 .option("endingOffsets", json.dumps(nested(ending)))
@@ -103,7 +103,7 @@ class _Looking:
     def _range(self, source: Source) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
         """The offsets of the last records, about as many of each partition."""
         try:
-            with Client(connect(self.project)) as client:
+            with Client(connect(self.project, source.cluster)) as client:
                 names = source.topics or tuple(
                     name for name, topic in client.topics().items() if not topic.is_internal and reads(source, name)
                 )

@@ -20,6 +20,9 @@
     [kafka]                               # properties of the client, by Kafka's names
     "security.protocol" = "SASL_SSL"
 
+    [clusters.east]                       # another cluster, which sources and sinks name
+    "bootstrap.servers" = "east:9092"
+
     [spark]
     master = "local[*]"
     ship = true                           # false where Ottla is installed on the executors
@@ -37,15 +40,16 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ottla.pipelines.definitions import Cluster
 from ottla.pipelines.failure import PipelineError, Place
 from ottla.pipelines.marker import FIRST
 from ottla.pipelines.preflight import check_master_name
-from ottla.pipelines.secrets import all_resolved
+from ottla.pipelines.secrets import all_resolved, resolved
 from ottla.pipelines.values import option_text
 
 _DURATION = re.compile(r"(\d+)\s*(ms|milliseconds?|s|seconds?|m|minutes?|h|hours?)")
@@ -99,6 +103,8 @@ class Project:
     ship: bool = True
     conf: Mapping[str, str] = field(default_factory=dict)
     kafka: Mapping[str, str] = field(default_factory=dict)
+    clusters: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Client properties of other clusters, by their names."""
     stretch: TimeRange | None = None
     """Of a backfill: what it reads. It ends then."""
     version: str = FIRST
@@ -122,13 +128,33 @@ class Project:
         """The consumer group that holds the flow's committed offsets, and the transactional id of its sink."""
         return f"{self.name}.{flow}"
 
-    @property
-    def kafka_options(self) -> dict[str, str]:
-        """The client properties, as options of `format("ottla")`."""
-        return {
-            "kafka.bootstrap.servers": self.bootstrap_servers,
-            **{f"kafka.{name}": value for name, value in self.kafka.items()},
-        }
+    def kafka_options(self, cluster: Cluster | None = None) -> dict[str, str]:
+        """The client properties of a cluster, by default of the pipeline's own, as options of `format("ottla")`."""
+        given: Mapping[str, str] = {"bootstrap.servers": self.bootstrap_servers, **self.kafka}
+        if cluster is not None:
+            given = self._properties(cluster)
+        return {f"kafka.{name}": value for name, value in given.items()}
+
+    def check_declared(self, clusters: Iterable[Cluster | None]) -> None:
+        """PipelineError if neither the pipeline's file nor its settings declare one of the clusters."""
+        for cluster in clusters:
+            if cluster is None or cluster.settings or cluster.name in self.clusters:
+                continue
+            known = ", ".join(sorted(self.clusters)) or "none"
+            how = f'write p.cluster("{cluster.name}", …) before it, or [clusters.{cluster.name}] in the TOML'
+            raise PipelineError(f"cluster {cluster.name!r} is not declared", cluster.place, hint=f"{how}; it declares: {known}")
+
+    def _properties(self, cluster: Cluster) -> dict[str, str]:
+        self.check_declared([cluster])
+        try:
+            declared = {name: resolved(value) for name, value in cluster.settings}
+        except ValueError as error:
+            raise PipelineError(f"cluster {cluster.name!r}: {error}", cluster.place) from None
+        found = {**declared, **self.clusters.get(cluster.name, {})}
+        if not found.get("bootstrap.servers"):
+            hint = '"bootstrap.servers" names its brokers: host:port,host:port'
+            raise PipelineError(f"cluster {cluster.name!r} has no bootstrap.servers", cluster.place, hint=hint)
+        return found
 
 
 def read(pipeline: str | Path, settings: str | Path | None = None, env: str | None = None) -> Project:
@@ -208,8 +234,10 @@ def _from(project: Project, toml: Path, text: str, document: dict[str, Any]) -> 
     document = dict(document)
     pipeline, spark = section("pipeline", document), section("spark", document)
     kafka, conf, alerts = section("kafka", document), section("conf", spark), section("alerts", document)
+    clusters = section("clusters", document)
+    named = {name: section(name, clusters) for name in list(clusters)}
     for name in document:
-        hint = "the sections are [pipeline], [spark], [kafka], [alerts], [env.NAME]"
+        hint = "the sections are [pipeline], [spark], [kafka], [clusters.NAME], [alerts], [env.NAME]"
         raise PipelineError(f"section {name!r} is unknown", place(name), hint=hint)
     for name, given in (("pipeline", pipeline), ("spark", spark), ("alerts", alerts)):
         for key in given.keys() - set(_KNOWN[name]):
@@ -244,11 +272,22 @@ def _from(project: Project, toml: Path, text: str, document: dict[str, Any]) -> 
     if "storage" in changes and "://" not in changes["storage"]:
         # Relative to the TOML file, not to the working directory.
         changes["storage"] = str((toml.parent / changes["storage"]).resolve())
-    for key, value in conf.items():
-        if isinstance(value, dict):
-            raise PipelineError(f"{key}: quote names with dots", place(key), hint='write "spark.executor.memory" = "2g"')
-    changes["conf"] = {**project.conf, **{key: option_text(value_of(key, value)) for key, value in conf.items()}}
-    changes["kafka"] = {**project.kafka, **{key: option_text(value_of(key, value)) for key, value in kafka.items()}}
+
+    def properties(given: dict[str, Any], before: Mapping[str, str], example: str) -> dict[str, str]:
+        for key, value in given.items():
+            if isinstance(value, dict):
+                raise PipelineError(f"{key}: quote names with dots", place(key), hint=f"write {example}")
+        return {**before, **{key: option_text(value_of(key, value)) for key, value in given.items()}}
+
+    changes["conf"] = properties(conf, project.conf, '"spark.executor.memory" = "2g"')
+    changes["kafka"] = properties(kafka, project.kafka, '"security.protocol" = "SASL_SSL"')
+    changes["clusters"] = {
+        **project.clusters,
+        **{
+            name: properties(given, project.clusters.get(name, {}), '"bootstrap.servers" = "east:9092"')
+            for name, given in named.items()
+        },
+    }
     return replace(project, **changes)
 
 

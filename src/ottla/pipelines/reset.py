@@ -7,19 +7,18 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from ottla.client.blocking import Client
 from ottla.client.offsets import commit_offsets
 from ottla.client.transactions import CommittedOffset
 from ottla.pipelines.backfill import time_text
 from ottla.pipelines.checkpoint import NOTE, check_owner, inputs_of, local_folder, note_in, offsets_of
-from ottla.pipelines.definitions import Flow
+from ottla.pipelines.definitions import Cluster, Flow
 from ottla.pipelines.failure import PipelineError
 from ottla.pipelines.graph import Plan
 from ottla.pipelines.marker import FIRST, not_begun
 from ottla.pipelines.project import Project
-from ottla.pipelines.switching import live_project
-from ottla.pipelines.topics import connect, resolve
+from ottla.pipelines.topics import Clients, resolve
 from ottla.pipelines.versions import FOLDER
+from ottla.types import TopicPartition
 
 _START = {"earliest": "the beginning of its topics", "latest": "the end of its topics"}
 
@@ -36,7 +35,7 @@ def reset(project: Project, plan: Plan, flows: list[str], to: str | int | None =
     if to is not None:
         if isinstance(to, str) and to not in ("earliest", "latest"):
             raise PipelineError(f"--to {to!r} is neither earliest nor latest nor a time")
-        with Client(connect(project)) as client:
+        with Clients(project) as clients:
             for flow in chosen:
                 if plan.read_back(flow):
                     raise PipelineError(
@@ -44,7 +43,9 @@ def reset(project: Project, plan: Plan, flows: list[str], to: str | int | None =
                         flow.place,
                         hint="reset it without --to",
                     )
-                starting[flow.name] = {source.name: resolve(client, source, to) for source in plan.sources(flow)}
+                starting[flow.name] = {
+                    source.name: resolve(clients.of(source.cluster), source, to) for source in plan.sources(flow)
+                }
     for flow in chosen:
         location = project.checkpoint(flow.name)
         folder = local_folder(location)
@@ -73,8 +74,8 @@ def _live(project: Project, plan: Plan) -> Project:
         return project
     if kept is not None and not kept.is_dir():
         return project
-    with Client(connect(project)) as client:
-        return live_project(client, project, [flow.name for flow in plan.queries])
+    with Clients(project) as clients:
+        return clients.live_project(plan)
 
 
 def _check_owner(folder: Path, project: Project, flow: Flow) -> None:
@@ -94,14 +95,15 @@ def _set_start(project: Project, plan: Plan, flow: Flow, folder: Path, starting:
     draft = folder / f"_{NOTE}"
     draft.write_text(json.dumps(note, indent=1))
     draft.replace(folder / NOTE)
-    offsets = {
-        where: CommittedOffset(offset)
-        for entry in starting.values()
-        for where, offset in offsets_of(json.dumps(entry["offsets"])).items()
-    }
-    if project.version != FIRST and offsets:
-        first = min(offsets)
-        offsets[first] = CommittedOffset(offsets[first].offset, str(not_begun(project.version, project.generation(flow.name))))
+    by_cluster: dict[Cluster | None, dict[TopicPartition, CommittedOffset]] = {}
+    for source in plan.sources(flow):
+        entry = offsets_of(json.dumps(starting[source.name]["offsets"]))
+        by_cluster.setdefault(source.cluster, {}).update({where: CommittedOffset(offset) for where, offset in entry.items()})
+    home = by_cluster.get(plan.home(flow), {})
+    if project.version != FIRST and home:
+        first = min(home)
+        home[first] = CommittedOffset(home[first].offset, str(not_begun(project.version, project.generation(flow.name))))
     # For lag tools, until the first batch commits.
-    with Client(connect(project)) as client:
-        commit_offsets(client, project.group_id(flow.name), offsets)
+    with Clients(project) as clients:
+        for cluster, offsets in by_cluster.items():
+            commit_offsets(clients.of(cluster), project.group_id(flow.name), offsets)

@@ -18,7 +18,7 @@ from ottla.pipelines import alerts, dead_letters, encoding, reading, spark_error
 from ottla.pipelines.alerts import Alerts
 from ottla.pipelines.checkpoint import Checkpoint, PartitionOffsets, inputs_of, offsets_of
 from ottla.pipelines.dead_letters import Refusals
-from ottla.pipelines.definitions import Flow, Sink, Source, Table
+from ottla.pipelines.definitions import Cluster, Flow, Sink, Source, Table
 from ottla.pipelines.exactly_once import ExactlyOnceSink, WriteRows
 from ottla.pipelines.failure import PipelineError, Superseded
 from ottla.pipelines.frames import Frames, checked, kafka_options
@@ -51,6 +51,7 @@ class PipelineRun:
         self.spark, self.plan = spark, plan
         self.once = once or project.stretch is not None
         self._given = project
+        self._options: dict[Cluster | None, ClientOptions] = {}
         self.sinks: dict[str, ExactlyOnceSink] = {}
         self.queries: dict[str, StreamingQuery] = {}
         self.stopping = threading.Event()
@@ -60,7 +61,8 @@ class PipelineRun:
         self._writers: dict[str, DataStreamWriter] = {}
         self._keep_code: Callable[[], None] | None = None
         """Keeps the code of this run for upgrades, once it has written something: it may not fit the state it finds."""
-        self._watch: VersionWatch | None = None
+        self._watches: list[VersionWatch] = []
+        """One for each cluster."""
         self._restarts: dict[str, int] = {}
         self._ended: set[str] = set()
         """Queries that ended, and that `wait` has looked at."""
@@ -93,16 +95,23 @@ class PipelineRun:
         if error is None and first is not None:
             raise first
 
+    def options(self, cluster: Cluster | None) -> ClientOptions:
+        """The options of all clients of a cluster. PipelineError if no broker answers."""
+        if cluster not in self._options:
+            self._options[cluster] = topics.connect(self._given, cluster)
+        return self._options[cluster]
+
     @cached_property
-    def options(self) -> ClientOptions:
-        """The options of all clients of the run. PipelineError if no broker answers."""
-        return topics.connect(self._given)
+    def published_in(self) -> ClientOptions:
+        """The cluster to which the run publishes its progress: the pipeline's own if it is used, else that of the first flow."""
+        used = self.plan.clusters
+        return self.options(None if None in used or not self.plan.queries else self.plan.home(self.plan.queries[0]))
 
     @cached_property
     def project(self) -> Project:
         """The project with the live version of the pipeline and its checkpoints."""
-        with Client(self.options) as client:
-            return switching.live_project(client, self._given, [flow.name for flow in self.plan.queries])
+        with topics.Clients(self._given) as clients:
+            return clients.live_project(self.plan)
 
     def start(self) -> None:
         """Start all queries in the order of the data flow. PipelineError if one cannot start; `stop` stops the others."""
@@ -111,8 +120,9 @@ class PipelineRun:
         if self.project.file.is_file():  # a cell of a notebook is none
             code = code_of(self.project.file)
             versions = Versions(self.spark, self.project.storage)
-            with Client(self.options) as client:
-                switching.check_known(client, self.project, [flow.name for flow in self.plan.queries], versions.names())
+            for home, flows in self._by_home().items():
+                with Client(self.options(home)) as client:
+                    switching.check_known(client, self.project, [flow.name for flow in flows], versions.names())
             if versions.check_running(self.project.version, code):
                 self._keep_code = partial(versions.keep_running, self.project.version, code)
         # Prepare all before the first starts, so that a mistake in one flow starts none.
@@ -130,9 +140,17 @@ class PipelineRun:
                 while not self.stopping.is_set() and not self._has_ended(flow.name):
                     self.stopping.wait(_POLL_S)
         if not self.once:
-            groups = {self.project.group_id(flow.name): flow for flow in self.plan.queries}
-            self._watch = VersionWatch(self.options, self.project.version, groups, self.stopping)
+            homes = self._by_home()
+            for cluster in self.plan.clusters:
+                groups = {self.project.group_id(flow.name): flow for flow in homes.get(cluster, ())}
+                self._watches.append(VersionWatch(self.options(cluster), self.project.version, groups, self.stopping))
             self._keep_house()
+
+    def _by_home(self) -> dict[Cluster | None, list[Flow]]:
+        found: dict[Cluster | None, list[Flow]] = {}
+        for flow in self.plan.queries:
+            found.setdefault(self.plan.home(flow), []).append(flow)
+        return found
 
     def _keep_house(self) -> None:
         for flow in self.plan.queries:
@@ -147,6 +165,8 @@ class PipelineRun:
     def _prepared(self, flow: Flow) -> DataStreamWriter:
         spark, project, target = self.spark, self.project, flow.to
         frames = Frames(spark, project, self.plan)
+        home, group_id = self.plan.home(flow), project.group_id(flow.name)
+        options = self.options(home)
         checkpoint = Checkpoint(spark, project.checkpoint(flow.name))
         sources = frames.sources(flow)
         inputs = inputs_of(self.plan, flow, sources)
@@ -154,36 +174,40 @@ class PipelineRun:
         starting = note.get("starting") or self._resolved(sources)
         if note and checkpoint.query_id() is None and project.stretch is None:
             # Partitions that were added since the note was written are read from their start.
-            with Client(self.options) as client:
-                options = {name: str(entry["option"]) for name, entry in starting.items()}
-                starting = {source.name: topics.resolve(client, source, options[source.name]) for source in sources}
+            with topics.Clients(project) as clients:
+                given = {name: str(entry["option"]) for name, entry in starting.items()}
+                starting = {
+                    source.name: topics.resolve(clients.of(source.cluster), source, given[source.name]) for source in sources
+                }
         frames.starting = {name: str(entry["option"]) for name, entry in starting.items()}
         for source in sources:
             if "until" in starting[source.name]:
                 pace = {name: value for name, value in source.options if name.lower() in reading.PACE}
                 frames.bounds[source.name] = {**pace, "untilOffsets": json.dumps(starting[source.name]["until"])}
+        # The transaction of another cluster cannot hold these offsets: they are committed after it, for lag tools.
+        frames.groups = {source.name: group_id for source in sources if source.cluster != home}
         result = self._results[flow.name] = checked(frames, flow)
         write_rows = self._write_rows(flow, result)
         # Nothing is written up to here: the user may still correct the inputs.
         if not note:
             checkpoint.write_note({"pipeline": project.name, "flow": flow.name, "inputs": inputs, "starting": starting})
         if isinstance(target, Sink):
-            topics.ensure_sink(self.options, target)
+            topics.ensure_sink(options, target)
         for source in sources:
             if source.dead_letter is not None:
-                topics.ensure(self.options, source.dead_letter, source.place)
+                topics.ensure(options, source.dead_letter, source.place)
         if flow.late is not None:
-            topics.ensure(self.options, flow.late, flow.place)
+            topics.ensure(options, flow.late, flow.place)
         offsets: PartitionOffsets = {}
         for entry in starting.values():
             offsets.update(offsets_of(json.dumps(entry["offsets"])))
-        records = dead_letters.batch_records(spark, kafka_options(project))
+        records = dead_letters.batch_records(spark, lambda source: kafka_options(project, source.cluster))
         owned = self.plan.first_to_read(flow)
         refusals = Refusals(frames, flow, sources, lambda: str(checkpoint.query_id()), records, owned)
         sink = ExactlyOnceSink(
             flow,
-            project.group_id(flow.name),
-            self.options,
+            group_id,
+            options,
             checkpoint,
             lambda frame, marker, transaction: write_rows(refusals.rows(frame), marker, transaction),
             refusals.send,
@@ -192,8 +216,9 @@ class PipelineRun:
             project.version,
             project.generation(flow.name),
             project.switch_id,
+            tuple(source for source in sources if source.cluster == home),
         )
-        writer = result.writeStream.queryName(project.group_id(flow.name)).outputMode(flow.output_mode)
+        writer = result.writeStream.queryName(group_id).outputMode(flow.output_mode)
         writer = writer.option("checkpointLocation", checkpoint.location).foreachBatch(sink.write)
         self.sinks[flow.name] = sink
         if self.once:
@@ -211,11 +236,16 @@ class PipelineRun:
 
     def _resolved(self, sources: tuple[Source, ...]) -> dict[str, Any]:
         """The starting offsets of sources without a checkpoint. They are noted, so "latest" means the same after a crash."""
-        with Client(self.options) as client:
-            stretch = self.project.stretch
-            if stretch is not None:
-                return {source.name: topics.resolve_between(client, source, stretch.from_ms, stretch.to_ms) for source in sources}
-            return {source.name: topics.resolve(client, source, source.starting) for source in sources}
+        stretch, found = self.project.stretch, {}
+        with topics.Clients(self.project) as clients:
+            for source in sources:
+                client = clients.of(source.cluster)
+                found[source.name] = (
+                    topics.resolve(client, source, source.starting)
+                    if stretch is None
+                    else topics.resolve_between(client, source, stretch.from_ms, stretch.to_ms)
+                )
+        return found
 
     # The life of the queries
 
@@ -241,10 +271,11 @@ class PipelineRun:
             if self._keep_code is not None and any(sink.totals.batches for sink in self.sinks.values()):
                 self._keep_code()
                 self._keep_code = None
-            if self._watch is not None:
-                self._tell_outage(self._watch.away)
-                if self._watch.found is not None:
-                    raise self._failed(*self._watch.found)
+            if self._watches:
+                self._tell_outage("; ".join(watch.away for watch in self._watches if watch.away is not None) or None)
+                for watch in self._watches:
+                    if watch.found is not None:
+                        raise self._failed(*watch.found)
             superseded = [each for each in self.failures.values() if isinstance(each, Superseded)]
             if superseded:
                 raise superseded[0]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ottla.client.blocking import BrokerAway, Client
@@ -15,11 +15,13 @@ from ottla.client.offsets import EARLIEST, LATEST, list_offsets
 from ottla.client.options import ClientOptions, InvalidOption, client_options
 from ottla.client.topics import create_topic, topic_config
 from ottla.errors import ErrorCode, KafkaError
+from ottla.pipelines import switching
 from ottla.pipelines.checkpoint import NOTE, check_owner, local_folder, note_in, offsets_of
 from ottla.pipelines.data_source.offsets import nested
-from ottla.pipelines.definitions import Flow, Sink, Source
+from ottla.pipelines.definitions import Cluster, Flow, Sink, Source
 from ottla.pipelines.failure import PipelineError, Place
 from ottla.pipelines.graph import Plan, reads
+from ottla.pipelines.marker import number_of
 from ottla.pipelines.project import Project
 from ottla.types import TopicPartition
 
@@ -30,19 +32,54 @@ _MISSING_TIMEOUT_S = 1.0
 """A new topic is not known to every broker at once."""
 
 
-def connect(project: Project) -> ClientOptions:
-    """The client options of the project. PipelineError if no broker answers."""
+def connect(project: Project, cluster: Cluster | None = None) -> ClientOptions:
+    """The client options of a cluster, by default of the pipeline's own. PipelineError if no broker answers."""
+    prefix, place = ("", None) if cluster is None else (f"cluster {cluster.name!r}: ", cluster.place)
+    given = project.kafka_options(cluster)
     try:
-        options = client_options(project.kafka_options, also=("isolation.level",))
+        options = client_options(given, also=("isolation.level",))
         with Client(options) as client:
             client.reach(_REACH_TIMEOUT_S)
     except InvalidOption as error:
-        raise PipelineError(str(error)) from None
+        raise PipelineError(f"{prefix}{error}", place) from None
     except BrokerAway as error:
-        raise PipelineError(str(error), hint="nothing was read or written; check that a broker runs there") from None
+        hint = "nothing was read or written; check that a broker runs there"
+        raise PipelineError(f"{prefix}{error}", place, hint=hint) from None
     except KafkaError as error:
-        raise PipelineError(f"{project.bootstrap_servers}: {error}") from None
+        raise PipelineError(f"{prefix}{given['kafka.bootstrap.servers']}: {error}", place) from None
     return options
+
+
+class Clients:
+    """A client for each cluster of a pipeline, connected when it is first asked for: `with Clients(project) as clients: …`."""
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+        self._clients: dict[Cluster | None, Client] = {}
+
+    def of(self, cluster: Cluster | None) -> Client:
+        """PipelineError if no broker of the cluster answers."""
+        found = self._clients.get(cluster)
+        if found is None:
+            found = self._clients[cluster] = Client(connect(self._project, cluster))
+        return found
+
+    def live_project(self, plan: Plan) -> Project:
+        """The project with the live version of the pipeline and its checkpoints: each flow's marker is in its home."""
+        project = self._project
+        flows: dict[Cluster | None, list[str]] = {}
+        for flow in plan.queries:
+            flows.setdefault(plan.home(flow), []).append(flow.name)
+        found = [switching.live_project(self.of(home), project, names) for home, names in flows.items()]
+        newest = max(found, key=lambda each: number_of(each.version), default=project)
+        return replace(newest, generations={name: value for each in found for name, value in each.generations.items()})
+
+    def __enter__(self) -> Clients:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: object) -> None:
+        for client in self._clients.values():
+            client.close()
 
 
 def check(project: Project, plan: Plan) -> None:
@@ -52,19 +89,21 @@ def check(project: Project, plan: Plan) -> None:
     Topics that a flow of this pipeline writes need not exist. Nor those of a flow that has a checkpoint: `failOnDataLoss` says
     what happens if they are gone.
     """
-    with Client(connect(project)) as client:
+    with Clients(project) as clients:
         for flow in plan.queries:
             has_run = _has_run(project, flow)
+            home = clients.of(plan.home(flow))
             for source in plan.sources(flow):
-                _check_source(client, source, plan, may_be_gone=has_run)
+                _check_source(clients.of(source.cluster), source, plan, may_be_gone=has_run)
                 if source.dead_letter is not None:
-                    _exists(client, source.dead_letter, f"topic {source.dead_letter!r}", source.place)
-            if isinstance(flow.to, Sink) and _exists(client, flow.to.topic, f"topic {flow.to.topic!r}", flow.to.place):
-                _compare(client, flow.to)
+                    _exists(home, source.dead_letter, f"topic {source.dead_letter!r}", source.place)
+            if isinstance(flow.to, Sink) and _exists(home, flow.to.topic, f"topic {flow.to.topic!r}", flow.to.place):
+                _compare(home, flow.to)
 
 
 def _check_source(client: Client, source: Source, plan: Plan, *, may_be_gone: bool) -> None:
-    written_here = {flow.to.topic for flow in plan.queries if isinstance(flow.to, Sink)}
+    sinks = [flow.to for flow in plan.queries if isinstance(flow.to, Sink)]
+    written_here = {sink.topic for sink in sinks if sink.cluster == source.cluster}
     what = f"source {source.name!r}"
     for name in source.topics:
         if _exists(client, name, what, source.place) or may_be_gone or name in written_here:
@@ -153,25 +192,35 @@ class MissingTopic:
     partitions: int | None
     config: dict[str, str]
     place: str
+    cluster: str | None = None
+    """None: the pipeline's own."""
 
 
 def missing(project: Project, plan: Plan) -> list[MissingTopic]:
     """The topics of sinks and dead letters that do not exist."""
-    with Client(connect(project)) as client:
-        wanted = {each.topic: each for each in _written(plan)}
-        found = client.describe(list(wanted), timeout_s=_ASK_TIMEOUT_S) if wanted else {}
-    return [each for name, each in wanted.items() if name not in found]
+    wanted: dict[Cluster | None, dict[str, MissingTopic]] = {}
+    for cluster, topic in _written(plan):
+        wanted.setdefault(cluster, {})[topic.topic] = topic
+    lacking: list[MissingTopic] = []
+    with Clients(project) as clients:
+        for cluster, topics in wanted.items():
+            found = clients.of(cluster).describe(list(topics), timeout_s=_ASK_TIMEOUT_S)
+            lacking += [topic for name, topic in topics.items() if name not in found]
+    return lacking
 
 
-def _written(plan: Plan) -> Iterator[MissingTopic]:
+def _written(plan: Plan) -> Iterator[tuple[Cluster | None, MissingTopic]]:
     for flow in plan.queries:
+        home = plan.home(flow)
+        name = None if home is None else home.name
         for source in plan.sources(flow):
             if source.dead_letter is not None:
-                yield MissingTopic(source.dead_letter, "dead letters", None, {}, str(source.place))
+                yield home, MissingTopic(source.dead_letter, "dead letters", None, {}, str(source.place), name)
         if flow.late is not None:
-            yield MissingTopic(flow.late, "late records", None, {}, str(flow.place))
+            yield home, MissingTopic(flow.late, "late records", None, {}, str(flow.place), name)
         if isinstance(flow.to, Sink):
-            yield MissingTopic(flow.to.topic, "sink", flow.to.partitions, dict(flow.to.config), str(flow.to.place))
+            sink = flow.to
+            yield home, MissingTopic(sink.topic, "sink", sink.partitions, dict(sink.config), str(sink.place), name)
 
 
 def resolve(client: Client, source: Source, starting: str | int) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from ottla.pipelines.dead_letters import EXPECTATION, Refusals
 from ottla.pipelines.definitions import Files, Flow, Sink, Source
 from ottla.pipelines.failure import PipelineError
 from ottla.pipelines.frames import Frames, check_query
-from ottla.pipelines.graph import Plan, plan, reads, sink_of_view
+from ottla.pipelines.graph import Plan, plan, reads_sink, sink_of_view
 from ottla.pipelines.project import Project
 from ottla.pipelines.values import Avro, Framed
 
@@ -144,7 +144,7 @@ class _Trial:
                 return self.given[name]
         if isinstance(node, Source):
             for flow in self.plan.queries:
-                if flow.name in self.written and isinstance(flow.to, Sink) and reads(node, flow.to.topic):
+                if flow.name in self.written and isinstance(flow.to, Sink) and reads_sink(node, flow.to):
                     return [list(batch) for batch in self.written[flow.name].records]
         return None
 

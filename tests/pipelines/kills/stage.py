@@ -84,17 +84,32 @@ class AnyBroker(Protocol):
     def kill(self) -> None: ...
 
 
+class OtherBroker(AnyBroker, Protocol):
+    """A cluster that the source names."""
+
+    @property
+    def bootstrap_servers(self) -> str: ...
+
+
 class Stage:
-    def __init__(self, folder: Path, broker: AnyBroker, proxy: Proxy, log: Callable[[], str]) -> None:
-        self.folder, self.broker, self.proxy, self.broker_log = folder, broker, proxy, log
+    def __init__(
+        self, folder: Path, broker: AnyBroker, proxy: Proxy, log: Callable[[], str], source: OtherBroker | None = None
+    ) -> None:
+        """`source` is the cluster of the topic that the pipeline reads, if it is another one."""
+        self.folder, self.broker, self.proxy, self.broker_log, self.source = folder, broker, proxy, log, source
         self.servers = f"127.0.0.1:{proxy.port}"
+        self.source_servers = self.servers if source is None else source.bootstrap_servers
+        pipeline = PIPELINE
+        if source is not None:
+            east = f'p.cluster("east", {{"bootstrap.servers": "{self.source_servers}"}})'
+            pipeline = pipeline.replace('name="orders"', f'name="orders", cluster={east}')
         self.written = 0
         self.starts = 0
         self.seen: Counter[int] = Counter()
         self.all: list[Driver] = []
-        folder.joinpath("shop.py").write_text(PIPELINE)
+        folder.joinpath("shop.py").write_text(pipeline)
         folder.joinpath("shop.toml").write_text(SETTINGS)
-        self._producer = Producer({"bootstrap.servers": self.servers, "enable.idempotence": True, "log_level": 0})
+        self._producer = Producer({"bootstrap.servers": self.source_servers, "enable.idempotence": True, "log_level": 0})
         self._consumer = self._reader()
         self.driver = self.start_driver()
 
@@ -145,7 +160,7 @@ class Stage:
 
     def strike(self, name: str) -> None:
         """One round."""
-        BLOWS[name](self)
+        (BLOWS | BLOWS_OF_TWO_CLUSTERS)[name](self)
         self.wait(self.drained, f"after {name!r}", may_end=True)
         assert self.seen == Counter(range(self.written)), self._difference()
 
@@ -201,6 +216,7 @@ class Stage:
         with Client(plain_options(self.servers)) as client:
             # No transaction was left open for ever.
             assert list_offsets(client, _places("out")) == list_offsets(client, _places("out"), read_committed=True)
+        with Client(plain_options(self.source_servers)) as client:
             ends = {place: entry.offset for place, entry in list_offsets(client, _places("in")).items()}
             assert {place: entry.offset for place, entry in committed_offsets(client, FLOW).items()} == ends
 
@@ -276,6 +292,44 @@ def _broker_dies(api_key: int, moment: str) -> Callable[[Stage], None]:
     return fall
 
 
+def _source_dies(moment: str) -> Callable[[Stage], None]:
+    def fall(stage: Stage) -> None:
+        def act() -> bool:
+            assert stage.source is not None
+            stage.source.kill()
+            stage.source.start()
+            return PASS
+
+        before = stage.starts
+        stage.blow(END_TXN, moment, act)
+        stage.wait(stage.drained, "after the broker of the source was killed")
+        assert stage.starts == before, "a broker that comes back in time ends no pipeline"
+
+    return fall
+
+
+def _all_die(moment: str) -> Callable[[Stage], None]:
+    def fall(stage: Stage) -> None:
+        driver = stage.driver
+
+        def act() -> bool:
+            assert stage.source is not None
+            driver.kill()
+            for broker in (stage.source, stage.broker):
+                broker.kill()
+            for broker in (stage.source, stage.broker):
+                broker.start()
+            return DROP
+
+        blow = stage.proxy.arm(END_TXN, moment, FLOW, act)
+        stage.write()
+        stage.wait(blow.struck.is_set, "the blow", may_end=True)
+        if blow.failure is not None:
+            raise blow.failure
+
+    return fall
+
+
 def _zombie(api_key: int) -> Callable[[Stage], None]:
     """A driver sleeps with a request under way; another one takes over and does its work; then both wake, driver and request."""
 
@@ -343,9 +397,19 @@ BLOWS: dict[str, Callable[[Stage], None]] = {
 }
 
 
+BLOWS_OF_TWO_CLUSTERS: dict[str, Callable[[Stage], None]] = {
+    "source before EndTxn": _source_dies(BEFORE),
+    "source after EndTxn": _source_dies(AFTER),
+    "everything before EndTxn": _all_die(BEFORE),
+    "everything after EndTxn": _all_die(AFTER),
+}
+
+
 @contextmanager
-def staged(folder: Path, broker: AnyBroker, proxy: Proxy, log: Callable[[], str]) -> Iterator[Stage]:
-    stage = Stage(folder, broker, proxy, log)
+def staged(
+    folder: Path, broker: AnyBroker, proxy: Proxy, log: Callable[[], str], source: OtherBroker | None = None
+) -> Iterator[Stage]:
+    stage = Stage(folder, broker, proxy, log, source)
     try:
         yield stage
         stage.finish()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.pipelines.kills.listening import Proxy
-from tests.pipelines.kills.stage import BLOWS, PARTITIONS, Stage, staged
+from tests.pipelines.kills.stage import BLOWS, BLOWS_OF_TWO_CLUSTERS, PARTITIONS, Stage, staged
 
 ROUNDS = int(os.environ.get("OTTLA_TEST_ROUNDS", "2"))
 # By Kafka's names. Timed out transactions are looked for often.
@@ -27,17 +27,19 @@ NORMAL = ("driver before EndTxn", "driver after EndTxn", "worker at Produce", "b
 
 
 @contextmanager
-def on_ottla(folder: Path) -> Iterator[Stage]:
+def on_ottla(folder: Path, *, other_source: bool = False) -> Iterator[Stage]:
     from ottla.testing import Broker
 
     proxy = Proxy()
     advertised = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{proxy.port}"}
     try:
-        with Broker({**SETTINGS, **advertised}) as broker:
+        with Broker({**SETTINGS, **advertised}) as broker, Broker() if other_source else nullcontext() as source:
             host, _, port = broker._listeners[0].rpartition("//")[2].rpartition(":")
             proxy.upstream = host, int(port)
-            make_topics(proxy)
-            with staged(folder, broker, proxy, lambda: broker.log) as stage:
+            make_topics(proxy.port, "out", *([] if source is not None else ["in"]))
+            if source is not None:
+                source.create_topic("in", PARTITIONS)
+            with staged(folder, broker, proxy, lambda: broker.log, source) as stage:
                 yield stage
             assert "Traceback" not in broker.log, broker.log[-4000:]
     finally:
@@ -56,16 +58,16 @@ def on_kafka(folder: Path) -> Iterator[Stage]:
         )
         proxy.upstream = "127.0.0.1", kafka.port
         with kafka:
-            make_topics(proxy)
+            make_topics(proxy.port, "in", "out")
             with staged(folder, kafka, proxy, lambda: kafka.output) as stage:
                 yield stage
     finally:
         proxy.close()
 
 
-def make_topics(proxy: Proxy) -> None:
-    admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{proxy.port}", "log_level": 0})
-    topics = [NewTopic(name, num_partitions=PARTITIONS, replication_factor=1) for name in ("in", "out")]
+def make_topics(port: int, *names: str) -> None:
+    admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}", "log_level": 0})
+    topics = [NewTopic(name, num_partitions=PARTITIONS, replication_factor=1) for name in names]
     for done in admin.create_topics(topics, operation_timeout=30).values():
         done.result(60)
 
@@ -79,6 +81,13 @@ def play(stage: Stage, blows: tuple[str, ...]) -> None:
 def test_a_driver_a_worker_and_the_broker_are_killed(tmp_path: Path) -> None:
     with on_ottla(tmp_path) as stage:
         play(stage, NORMAL)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_the_source_is_in_another_cluster(tmp_path: Path) -> None:
+    with on_ottla(tmp_path, other_source=True) as stage:
+        play(stage, (*BLOWS_OF_TWO_CLUSTERS, "driver after EndTxn", "broker after EndTxn") * ROUNDS)
 
 
 @pytest.mark.slow

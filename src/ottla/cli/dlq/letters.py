@@ -47,8 +47,15 @@ class Dialect:
         return name in (self.topic, self.partition, self.offset, self.flow, *self.reasons, *self.others)
 
 
+_CLUSTER = "ottla.cluster"
 PIPELINES = Dialect(
-    "ottla.topic", "ottla.partition", "ottla.offset", "ottla.flow", ("ottla.reason",), _decimal, others=("ottla.expectation",)
+    "ottla.topic",
+    "ottla.partition",
+    "ottla.offset",
+    "ottla.flow",
+    ("ottla.reason",),
+    _decimal,
+    others=("ottla.expectation", _CLUSTER),
 )
 CONNECT = Dialect(
     "__connect.errors.topic",
@@ -82,6 +89,13 @@ class Letter:
     reason: str | None
     headers: Headers
     """Those of the original record."""
+    cluster: str | None = None
+    """The cluster of the original record, by its name in the pipeline. None: this one, or it is not known."""
+
+    @property
+    def own_topic(self) -> str | None:
+        """The topic in this cluster that the record came from."""
+        return None if self.cluster is not None else self.source_topic
 
     @property
     def place(self) -> str:
@@ -89,17 +103,27 @@ class Letter:
 
     @property
     def source(self) -> str | None:
-        """`orders-0@12`, as far as it is known."""
+        """`orders-0@12`, as far as it is known; `east:orders-0@12` of another cluster."""
         if self.source_topic is None:
             return None
         partition = "" if self.source_partition is None else f"-{self.source_partition}"
-        return f"{self.source_topic}{partition}{'' if self.source_offset is None else f'@{self.source_offset}'}"
+        cluster = "" if self.cluster is None else f"{self.cluster}:"
+        return f"{cluster}{self.source_topic}{partition}{'' if self.source_offset is None else f'@{self.source_offset}'}"
+
+    @property
+    def source_document(self) -> dict[str, Any]:
+        return {
+            "cluster": self.cluster,
+            "topic": self.source_topic,
+            "partition": self.source_partition,
+            "offset": self.source_offset,
+        }
 
     def document(self) -> dict[str, Any]:
         return {
             "reason": self.reason,
             "flow": self.flow,
-            "source": {"topic": self.source_topic, "partition": self.source_partition, "offset": self.source_offset},
+            "source": self.source_document,
             **to_json(replace(self.record, headers=self.headers)),
         }
 
@@ -124,6 +148,7 @@ def read_letter(record: Incoming) -> Letter:
         None if flow is None else _text(flow),
         None if reason is None else _text(reason),
         [(name, value) for name, value in record.headers if not dialect.owns(name)],
+        _text(present[_CLUSTER]) if dialect is PIPELINES and _CLUSTER in present else None,
     )
 
 

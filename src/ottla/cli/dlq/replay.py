@@ -34,7 +34,7 @@ class Target:
 
     def of(self, letter: Letter) -> tuple[str, int | None] | None:
         """Topic and partition; None as partition leaves the choice to the key. None: there is nowhere to go."""
-        topic = self.topic or letter.source_topic
+        topic = self.topic or letter.own_topic
         if topic is None or topic not in self.partitions or topic == letter.record.topic:
             return None
         index = letter.source_partition
@@ -48,7 +48,7 @@ class Replayed:
     left: int = 0
     """Letters that are not chosen."""
     stuck: Counter[str] = field(default_factory=Counter)
-    """Chosen letters that have no topic to go to, by the topic that they name ("" if none)."""
+    """Chosen letters that have no topic to go to, by the topic that they name ("" if none; `east:orders` of another cluster)."""
     limited: bool = False
 
     @property
@@ -110,7 +110,8 @@ class Replay:
             return 0
         where = self._target.of(letter)
         if where is None:
-            replayed.stuck[letter.source_topic or ""] += 1
+            cluster = "" if letter.cluster is None else f"{letter.cluster}:"
+            replayed.stuck[f"{cluster}{letter.source_topic}" if letter.source_topic is not None else ""] += 1
             return 0
         topic, partition = where
         if self._transfer is not None:

@@ -136,7 +136,8 @@ def check(
         return
     for each in creates:
         count = "the broker's default number of partitions" if each.partitions is None else counted(each.partitions, "partition")
-        note(f"{each.place}: topic {each.topic} ({each.use}) does not exist: run creates it with {count}")
+        where = "" if each.cluster is None else f" in cluster {each.cluster}"
+        note(f"{each.place}: topic {each.topic} ({each.use}) does not exist{where}: run creates it with {count}")
     print_table(
         ["FLOW", "INPUTS", "TO", "COLUMNS"],
         [
@@ -394,7 +395,8 @@ def preview(
         from ottla.pipelines import preflight, topics
         from ottla.pipelines.preview import preview as look
 
-        topics.connect(project)
+        for cluster in dict.fromkeys(each_cluster for each in chosen for each_cluster in plan.clusters_read(each)):
+            topics.connect(project, cluster)
         preflight.check_master_answers(project.master)
         with spark_session(project, ship=project.ship) as spark:
             found = [look(spark, project, plan, each, rows_max=rows, records_max=records) for each in chosen]
@@ -447,11 +449,13 @@ def status(
     if json_output:
         print_document({"pipeline": project.name, "flows": [each.document() for each in found]})
         return
+    several = any(each is not None for each in plan.clusters)
     print_table(
-        ["FLOW", "GROUP", "VERSION", "COMMITTED", "LAG", "BATCH", "IN-SINK", "CHECKPOINT"],
+        ["FLOW", *(["FROM", "TO"] if several else []), "GROUP", "VERSION", "COMMITTED", "LAG", "BATCH", "IN-SINK", "CHECKPOINT"],
         [
             [
                 each.flow,
+                *([", ".join(name or "-" for name in each.reads_clusters), each.cluster or "-"] if several else []),
                 each.group_id,
                 each.version,
                 each.committed,
@@ -613,7 +617,9 @@ def _loaded(
 
     pairs = parse_pairs(conf, "--conf")
     with _explained():
-        return project.override(project.read(file, settings, env), conf=pairs, **flags), graph.plan(loading.load(file))
+        found, plan = project.override(project.read(file, settings, env), conf=pairs, **flags), graph.plan(loading.load(file))
+        found.check_declared(plan.clusters)
+        return found, plan
 
 
 @contextmanager
@@ -642,4 +648,6 @@ def _explained() -> Iterator[None]:
 def _target(target: Any) -> str:
     from ottla.pipelines.definitions import Sink
 
-    return f"topic {target.topic}" if isinstance(target, Sink) else f"{target.format} {target.path}"
+    if isinstance(target, Sink):
+        return f"topic {target.topic}" + ("" if target.cluster is None else f" of {target.cluster.name}")
+    return f"{target.format} {target.path}"

@@ -140,7 +140,7 @@ def _published(
 ) -> AbstractContextManager[object]:
     if not described.project.publish:
         return nullcontext()
-    return Publisher(run.options, described, lambda error: documents.of_flows(described, run, watch, error), stop)
+    return Publisher(run.published_in, described, lambda error: documents.of_flows(described, run, watch, error), stop)
 
 
 def _print_now(found: dict[str, Any]) -> None:

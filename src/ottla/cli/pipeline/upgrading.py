@@ -104,9 +104,22 @@ def _check(project: Project, new: Side, wish: Wish) -> None:
         raise Failure(
             "no terminal to ask for confirmation", "pass --yes, or --dry-run to see only the difference", exit_code=EXIT_USAGE
         )
+    _refuse_other_clusters(new)
     preflight.check_storage(project.storage)
     topics.check(project, new.plan)
     preflight.check_master_answers(project.master)
+
+
+def _refuse_other_clusters(side: Side) -> None:
+    """One transaction switches all flows, and reads where their sources are: it is in the pipeline's own cluster."""
+    for flow in side.plan.queries:
+        other = next((each for each in (*side.plan.clusters_read(flow), side.plan.home(flow)) if each is not None), None)
+        if other is not None:
+            raise Failure(
+                f"{flow.place}: flow {flow.name!r} uses cluster {other.name!r}: versions of a pipeline switch in one transaction "
+                "of one cluster",
+                "stop the pipeline and run the new code; `ottla pipeline reset` the flows whose state does not fit it",
+            )
 
 
 def _flows(side: Side) -> list[str]:
@@ -146,6 +159,8 @@ def _proceed(work: Upgrade, wish: Wish, why: str) -> None:
     """Show what changes, ask, switch, and run."""
     pipeline, number = work.project.name, number_of(work.project.version)
     document: dict[str, Any] = {"pipeline": pipeline, "from": number, "to": number + 1, "switched": False}
+    for side in (work.old, work.new):
+        _refuse_other_clusters(side)
     found = work.examine()
     document["flows"] = [_edit_document(edit) for edit in found]
     _tell(wish, f"pipeline {pipeline}: version {number} is live, this is version {number + 1}{f' ({why})' if why else ''}")

@@ -39,7 +39,7 @@ from ottla.console.sse import EVENT_S, Event, event_stream
 _LOOK_S = 20.0
 """How long a page waits for letters to be read. Then it is not complete, and says so."""
 
-_SOURCE = document(topic=maybe(STRING), partition=maybe(INTEGER), offset=maybe(INTEGER))
+_SOURCE = document(cluster=maybe(STRING), topic=maybe(STRING), partition=maybe(INTEGER), offset=maybe(INTEGER))
 _LETTER = document(
     partition=INTEGER,
     offset=INTEGER,
@@ -97,7 +97,7 @@ def _letters(connection: Connection, topic: str, choice: Choice, limit: int, rep
                 "offset": letter.record.offset,
                 "reason": letter.reason,
                 "flow": letter.flow,
-                "source": {"topic": letter.source_topic, "partition": letter.source_partition, "offset": letter.source_offset},
+                "source": letter.source_document,
                 "replayed": box.done(letter),
                 "record": showing.document(letter.record),
                 "headers": showing.document(replace(letter.record, headers=letter.headers))["headers"],
@@ -189,9 +189,9 @@ def _edit(
     connection: Connection, topic: str, partition: int, offset: int, fields: Mapping[str, Any], to: str | None
 ) -> dict[str, Any]:
     letter = read_letter(one_record(connection, topic, partition, offset))
-    goal = to or letter.source_topic
+    goal = to or letter.own_topic
     if goal is None:
-        raise bad("the letter does not say where it came from", "name a topic with to")
+        raise bad("the letter does not say where it came from, or came from another cluster", "name a topic with to")
     connection.topic(goal)
     if goal == topic:
         raise bad("a letter cannot be replayed to its own topic")

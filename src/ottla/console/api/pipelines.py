@@ -13,7 +13,7 @@ from ottla.cli.console.settings import Role
 from ottla.cli.positions import parse_time_ms
 from ottla.console.console import Console
 from ottla.console.endpoint import Answer, Call, Endpoint, bad, executes
-from ottla.console.graph import Link, graph_document
+from ottla.console.graph import Link, graph_document, key_of
 from ottla.console.live import View, follow
 from ottla.console.runs import Runs
 from ottla.console.schema import BOOLEAN, INTEGER, NUMBER, OBJECT, STRING, by_name, document, listed, maybe, request
@@ -59,7 +59,7 @@ _SUMMARY_FIELDS = {
     "dead_letters": maybe(INTEGER),
     "last_error": maybe(STRING),
 }
-_NODE = document(kind=STRING, name=STRING, layer=INTEGER, row=INTEGER, href=maybe(STRING))
+_NODE = document(kind=STRING, name=STRING, cluster=maybe(STRING), layer=INTEGER, row=INTEGER, href=maybe(STRING))
 _EDGE = {"from": STRING, "to": STRING, "rows_per_s": maybe(NUMBER), "lag": maybe(INTEGER)}
 PIPELINE = document(
     pipeline=STRING,
@@ -157,13 +157,15 @@ def _rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def topics_of(plan: Mapping[str, Any]) -> list[str]:
-    """The topics that the pipeline reads and writes, in the order of the graph."""
-    edges = [edge for edge in plan["edges"] if not edge.get("dead_letter")]
-    return list(dict.fromkeys(str(end["name"]) for edge in edges for end in (edge["from"], edge["to"]) if end["kind"] == "topic"))
+    """The topics of this cluster that the pipeline reads and writes, in the order of the graph."""
+    ends = [end for edge in plan["edges"] if not edge.get("dead_letter") for end in (edge["from"], edge["to"])]
+    return list(dict.fromkeys(str(end["name"]) for end in ends if end["kind"] == "topic" and not end.get("cluster")))
 
 
 def letters_of(plan: Mapping[str, Any]) -> list[str]:
-    return sorted({str(source["dead_letter"]) for source in plan.get("sources", ()) if source.get("dead_letter")})
+    """Its dead-letter topics in this cluster."""
+    ends = [edge["to"] for edge in plan["edges"] if edge.get("dead_letter")]
+    return sorted({str(end["name"]) for end in ends if not end.get("cluster")})
 
 
 def pipeline_page(watch: Watch, runs: Runs, document: Mapping[str, Any]) -> dict[str, Any]:
@@ -203,13 +205,12 @@ def _measures(
     for edge in document["plan"]["edges"]:
         source, target = edge["from"], edge["to"]
         if target["kind"] == "flow" and target["name"] in by_flow:
-            link = (f"{source['kind']}:{source['name']}", f"flow:{target['name']}")
+            link = (key_of(source), key_of(target))
             # Files beside a stream are read anew: the rate is not theirs.
             rates[link] = None if source["kind"] == "table" else by_flow[target["name"]]["rows_per_s"]
             lags[link] = (progress[target["name"]].get("lag_by_topic") or {}).get(source["name"])
-        elif source["kind"] == "flow" and target["kind"] == "topic" and snapshot is not None:
-            kind = "dead_letter" if edge.get("dead_letter") else "topic"
-            rates[f"flow:{source['name']}", f"{kind}:{target['name']}"] = snapshot.rates.get(target["name"])
+        elif source["kind"] == "flow" and target["kind"] == "topic" and snapshot is not None and not target.get("cluster"):
+            rates[key_of(source), key_of(target, dead_letter=bool(edge.get("dead_letter")))] = snapshot.rates.get(target["name"])
     return rates, lags
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ottla import __version__
-from ottla.pipelines.definitions import Files, Flow, Sink, Source, Table
+from ottla.pipelines.definitions import Cluster, Files, Flow, Sink, Source, Table
 from ottla.pipelines.failure import PipelineError
 from ottla.pipelines.graph import Plan
 from ottla.pipelines.project import Project
@@ -48,6 +48,7 @@ class Run:
             "ottla": __version__,
             "file": str(project.file.resolve()),
             "bootstrap_servers": project.bootstrap_servers,
+            "clusters": [each.name for each in plan.clusters if each is not None],
             "storage": project.storage,
             "trigger_ms": project.trigger_ms,
             "master": project.master,
@@ -75,6 +76,7 @@ class Run:
             "place": str(flow.place),
             "group": self.project.group_id(flow.name) if flow.to is not None else None,
             "checkpoint": self.project.checkpoint(flow.name) if flow.to is not None else None,
+            **_of_cluster(self.plan.home(flow) if flow.to is not None else None),
             "inputs": [{"kind": _kind(node), "name": node.name} for node in self.plan.inputs[flow.name]],
             "to": None if flow.to is None else _target(flow.to),
             "output_mode": flow.output_mode,
@@ -104,7 +106,13 @@ def _source(source: Source) -> dict[str, Any]:
         "pattern": source.pattern,
         "dead_letter": source.dead_letter,
         "place": str(source.place),
+        **_of_cluster(source.cluster),
     }
+
+
+def _of_cluster(cluster: Cluster | None) -> dict[str, str]:
+    """Nothing for the pipeline's own cluster."""
+    return {} if cluster is None else {"cluster": cluster.name}
 
 
 def _files(files: Files) -> dict[str, Any]:
@@ -123,7 +131,7 @@ def _kind(node: Source | Files | Flow) -> str:
 
 def _target(target: Sink | Table) -> dict[str, Any]:
     if isinstance(target, Sink):
-        return {"kind": "topic", "name": target.topic}
+        return {"kind": "topic", "name": target.topic, **_of_cluster(target.cluster)}
     return {"kind": "table", "name": target.path, "format": target.format}
 
 
@@ -135,10 +143,11 @@ def _edges(plan: Plan) -> Iterator[dict[str, Any]]:
             for place in _places(node):
                 yield {"from": place, "to": itself, "dead_letter": False}
         if flow.to is not None:
+            home = _of_cluster(plan.home(flow))
             yield {"from": itself, "to": {name: value for name, value in _target(flow.to).items() if name != "format"},
                    "dead_letter": False}  # fmt: skip
             for letters in sorted({source.dead_letter for source in plan.sources(flow) if source.dead_letter is not None}):
-                yield {"from": itself, "to": {"kind": "topic", "name": letters}, "dead_letter": True}
+                yield {"from": itself, "to": {"kind": "topic", "name": letters, **home}, "dead_letter": True}
 
 
 def _places(node: Source | Files | Flow) -> list[dict[str, str]]:
@@ -147,11 +156,11 @@ def _places(node: Source | Files | Flow) -> list[dict[str, str]]:
         return [{"kind": "table", "name": node.path}]
     if isinstance(node, Flow):
         if isinstance(node.to, Sink):
-            return [{"kind": "topic", "name": node.to.topic}]
+            return [{"kind": "topic", "name": node.to.topic, **_of_cluster(node.to.cluster)}]
         return [{"kind": "flow", "name": node.name}]
     if node.pattern is not None:
-        return [{"kind": "pattern", "name": node.pattern}]
-    return [{"kind": "topic", "name": topic} for topic in node.topics]
+        return [{"kind": "pattern", "name": node.pattern, **_of_cluster(node.cluster)}]
+    return [{"kind": "topic", "name": topic, **_of_cluster(node.cluster)} for topic in node.topics]
 
 
 def _error(error: BaseException) -> dict[str, Any]:
