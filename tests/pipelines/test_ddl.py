@@ -71,16 +71,6 @@ def test_check_finds_it_before_java_starts(tmp_path: Path) -> None:
     ]
 
 
-def test_a_wrong_java_home_is_one_line_before_a_broker_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ottla.pipelines import PipelineError, java, preflight
-
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(java, "_packaged", lambda: None)
-    with pytest.raises(PipelineError, match=f"JAVA_HOME={tmp_path} has no bin/java that runs"):
-        preflight.check_java()
-
-
 def test_a_column_of_another_type_is_refused_and_a_new_one_is_fine(spark: SparkSession, tmp_path: Path) -> None:
     from ottla import pipelines as p
     from ottla.pipelines.definitions import Table

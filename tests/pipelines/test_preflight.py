@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ottla.pipelines import PipelineError, preflight
+from ottla.pipelines import PipelineError, java, preflight
 from ottla.pipelines.project import read
 from tests.pipelines.test_pipeline_cli import COPY, ottla
+from tests.pipelines.test_project import fake_java
 
 if TYPE_CHECKING:
     from ottla.testing import Broker
@@ -76,3 +77,27 @@ def test_an_address_in_the_options_of_a_source_is_refused_at_its_line(tmp_path: 
     code, _, stderr = ottla("run", file)
     assert code == 1
     assert stderr.startswith(f"error: {file}:3: source 'orders': kafka.bootstrap.servers is not an option of a source")
+
+
+@pytest.mark.parametrize("verb", ["check", "preview", "run", "upgrade"])
+def test_a_wrong_java_home_is_one_line_before_a_broker_is_asked(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(java, "_packaged", lambda: None)
+    broken = fake_java(tmp_path / "broken", "17")
+    (broken / "bin" / "java").write_text("no program")
+    homes = {
+        tmp_path / "missing": "does not exist",
+        tmp_path: "has no bin/java",
+        broken: "has a bin/java that does not run",
+        fake_java(tmp_path / "eight", "1.8.0_402"): "is Java 8",
+        fake_java(tmp_path / "eleven", "11.0.2"): "is Java 11",
+    }
+    for home, said in homes.items():
+        monkeypatch.setenv("JAVA_HOME", str(home))
+        code, stdout, stderr = ottla(verb, file, "-b", "127.0.0.1:1", *(["--yes"] if verb == "upgrade" else []))
+        assert (code, stdout) == (1, "")
+        first, hint = stderr.splitlines()
+        assert first == f"error: Spark needs Java 17 or 21: JAVA_HOME={home} {said}"
+        assert hint.startswith("  install Java 17 or 21 (Debian: openjdk-17-jre-headless")

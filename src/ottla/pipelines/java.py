@@ -43,7 +43,7 @@ def java_home(environment: Mapping[str, str] | None = None) -> str | None:
         version = version_of(str(java))
         if version in VERSIONS:
             return home
-        found.append(f"JAVA_HOME={home} {f'is Java {version}' if version else 'has no bin/java that runs'}")
+        found.append(f"JAVA_HOME={home} {f'is Java {version}' if version else _lack_of(Path(home))}")
     java_on_path = shutil.which("java", path=environment.get("PATH", os.defpath))
     if java_on_path is not None:
         version = version_of(java_on_path)
@@ -56,6 +56,13 @@ def java_home(environment: Mapping[str, str] | None = None) -> str | None:
     if packaged is not None:
         return _wrapped(packaged, environment)
     raise PipelineError(f"Spark needs Java 17 or 21: {'; '.join(found) or 'no java found'}", hint=_HINT)
+
+
+def _lack_of(home: Path) -> str:
+    """Why there is no Java in a directory."""
+    if not home.exists():
+        return "does not exist"
+    return "has a bin/java that does not run" if (home / "bin" / "java").exists() else "has no bin/java"
 
 
 def version_of(java: str) -> int | None:

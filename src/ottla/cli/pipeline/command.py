@@ -395,6 +395,7 @@ def preview(
         from ottla.pipelines import preflight, topics
         from ottla.pipelines.preview import preview as look
 
+        preflight.check_java()
         for cluster in dict.fromkeys(each_cluster for each in chosen for each_cluster in plan.clusters_read(each)):
             topics.connect(project, cluster)
         preflight.check_master_answers(project.master)

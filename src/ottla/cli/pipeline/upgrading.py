@@ -105,6 +105,7 @@ def _check(project: Project, new: Side, wish: Wish) -> None:
             "no terminal to ask for confirmation", "pass --yes, or --dry-run to see only the difference", exit_code=EXIT_USAGE
         )
     _refuse_other_clusters(new)
+    preflight.check_java()
     preflight.check_storage(project.storage)
     topics.check(project, new.plan)
     preflight.check_master_answers(project.master)
