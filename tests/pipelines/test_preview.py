@@ -103,16 +103,24 @@ def test_a_notebook_previews_and_runs_flows(shop: Shop, tmp_path: Path) -> None:
         p.run(shop.spark)
 
 
+_START = 'spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()'
+
+
 @pytest.mark.slow
-def test_format_ottla_works_where_another_python_is_first_on_the_path(ottla_broker: Broker, ottla_topic: str) -> None:
-    """A notebook's kernel runs the Python of a venv that is not on the PATH; Spark was started before."""
+@pytest.mark.parametrize(
+    "begin",
+    [
+        f"import ottla; {_START}",
+        f"{_START}; import ottla",
+        f"{_START}; import ottla; assert ottla.spark.session() is spark",
+    ],
+)
+def test_format_ottla_works_where_another_python_is_first_on_the_path(ottla_broker: Broker, ottla_topic: str, begin: str) -> None:
+    """A notebook's kernel runs the Python of a venv that is not on the PATH."""
     script = textwrap.dedent(f"""
         from pyspark.sql import SparkSession
         from pyspark.errors import PySparkException
-        started = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
-        import ottla
-        spark = ottla.spark.session()
-        assert spark is started
+        {begin}
         reader = spark.read.format("ottla").option("kafka.bootstrap.servers", "{ottla_broker.bootstrap_servers}")
         print("rows", reader.option("subscribe", "{ottla_topic}").load().count())
         try:

@@ -124,3 +124,18 @@ def test_a_cluster_that_cannot_be_had_is_one_line(recorder: Recorder, tmp_path: 
     recorder.failure = RuntimeError("Could not load KUBERNETES classes.\n\tat org.apache.spark…")
     with pytest.raises(PipelineError, match=r"^Spark does not start on yarn: Could not load KUBERNETES classes\.$"):
         start(recorder, tmp_path, '[spark]\nmaster = "yarn"\n')
+
+
+@pytest.mark.parametrize(
+    ("environment", "told"),
+    [
+        ({"PATH": "/nowhere"}, sys.executable),
+        ({"PATH": str(Path(sys.executable).parent)}, None),
+        ({"PATH": "/nowhere", "PYSPARK_PYTHON": "python3"}, None),
+        ({"PATH": "/nowhere", "PYSPARK_DRIVER_PYTHON": "jupyter"}, "jupyter"),
+    ],
+)
+def test_the_import_names_this_python_to_spark_where_none_is_chosen(environment: dict[str, str], told: str | None) -> None:
+    code = "import os, sys, ottla; print(os.environ.get('PYSPARK_DRIVER_PYTHON'), 'pyspark' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True, env=environment)
+    assert done.stdout == f"{told} False\n"
