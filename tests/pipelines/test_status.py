@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from ottla.client.blocking import Client
 from ottla.client.offsets import commit_offsets
 from ottla.client.options import plain_options
-from ottla.client.transactions import CommittedOffset
+from ottla.client.transactions import CommittedOffset, add_offsets, end_txn, init_producer_id, txn_offset_commit
+from ottla.errors import KafkaError
 from ottla.pipelines import PipelineError, graph, loading, project
 from ottla.pipelines.reset import reset
+from ottla.pipelines.running import PipelineRun
 from ottla.pipelines.status import status
 from ottla.types import TopicPartition
 
@@ -59,3 +61,26 @@ def test_a_damaged_checkpoint_is_named_and_can_be_reset(tmp_path: Path, ottla_br
     assert caught.value.hint == "remove the checkpoint with `ottla pipeline reset`"
     reset(settings, plan, ["first"])
     assert not folder.exists()
+
+
+def test_a_driver_killed_in_the_midst_of_a_commit_is_succeeded_at_once(tmp_path: Path, ottla_broker: Broker) -> None:
+    """Its transaction holds the offsets of the group open for as long as a transaction may take, which is minutes."""
+    ottla_broker.create_topic("held.in", 1)
+    file = tmp_path / "held.py"
+    file.write_text(TWO_STEPS.replace("standing", "held"))
+    file.with_suffix(".toml").write_text('[kafka]\n"default.api.timeout.ms" = 3000\n')
+    settings = project.override(project.read(file), bootstrap_servers=ottla_broker.bootstrap_servers)
+    plan = graph.plan(loading.load(file))
+    with Client(plain_options(ottla_broker.bootstrap_servers)) as client:
+        place = TopicPartition("held.in", 0)
+        commit_offsets(client, "held.first", {place: CommittedOffset(5)}, timeout_s=60)
+        producer = init_producer_id(client, "held.first", 600_000)
+        add_offsets(client, "held.first", producer, "held.first")
+        marker = "ottla/1 0-0 4 0 version=3-x generation=1"
+        txn_offset_commit(client, "held.first", producer, "held.first", {place: CommittedOffset(7, marker)})
+        # To look at it ends nothing.
+        assert [each.committed for each in status(settings, plan)] == [5, 0]
+        run = PipelineRun(cast(Any, None), settings, plan)
+        assert run.project.version == "1"
+        with pytest.raises(KafkaError):
+            end_txn(client, "held.first", producer, commit=True)

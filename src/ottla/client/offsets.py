@@ -73,7 +73,12 @@ def _list_request(
 
 
 def committed_offsets(
-    client: Client, group_id: str, partitions: Iterable[TopicPartition] | None = None, *, require_stable: bool = False
+    client: Client,
+    group_id: str,
+    partitions: Iterable[TopicPartition] | None = None,
+    *,
+    require_stable: bool = False,
+    timeout_s: float = 0,
 ) -> dict[TopicPartition, CommittedOffset]:
     """The committed offsets of a group, all or of some partitions. A partition without one has no entry.
 
@@ -93,7 +98,9 @@ def committed_offsets(
         new = [OffsetFetchRequestTopics(name=name, partition_indexes=indexes) for name, indexes in by_topic.items()]
         return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=new or None)], require_stable=stable)
 
-    answer = client.call_coordinator(group_id, "group", request, api="offset_fetch", max_version=_OFFSET_FETCH_VERSION_MAX)
+    answer = client.call_coordinator(
+        group_id, "group", request, api="offset_fetch", max_version=_OFFSET_FETCH_VERSION_MAX, timeout_s=timeout_s
+    )
     topics: list[Any] = answer.groups[0].topics if answer.groups else answer.topics
     return {
         TopicPartition(topic.name, part.partition_index): CommittedOffset(

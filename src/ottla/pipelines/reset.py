@@ -75,7 +75,7 @@ def _live(project: Project, plan: Plan) -> Project:
     if kept is not None and not kept.is_dir():
         return project
     with Clients(project) as clients:
-        return clients.live_project(plan)
+        return clients.live_project(plan, takes_over=True)
 
 
 def _check_owner(folder: Path, project: Project, flow: Flow) -> None:

@@ -111,7 +111,7 @@ class PipelineRun:
     def project(self) -> Project:
         """The project with the live version of the pipeline and its checkpoints."""
         with topics.Clients(self._given) as clients:
-            return clients.live_project(self.plan)
+            return clients.live_project(self.plan, takes_over=True)
 
     def start(self) -> None:
         """Start all queries in the order of the data flow. PipelineError if one cannot start; `stop` stops the others."""

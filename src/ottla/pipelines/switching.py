@@ -19,7 +19,7 @@ from ottla.client.transactions import (
     init_producer_id,
     txn_offset_commit,
 )
-from ottla.errors import KafkaError
+from ottla.errors import ErrorCode, KafkaError
 from ottla.pipelines.checkpoint import PartitionOffsets
 from ottla.pipelines.failure import PipelineError
 from ottla.pipelines.marker import FIRST, Hold, Marker, live, marker_in, not_begun, number_of
@@ -29,6 +29,8 @@ from ottla.types import ProducerIdAndEpoch, TopicPartition
 HOLD_MS = 60_000
 _TIMEOUT_MS = 20_000
 _ATTEMPTS = 50
+_COMMIT_S = 0.5
+"""A driver that lives commits a transaction in milliseconds."""
 
 
 @dataclass(frozen=True)
@@ -43,19 +45,32 @@ class Progress:
     """Of a hold: drivers with an older epoch are fenced."""
 
 
-def progress(client: Client, group_id: str) -> Progress:
-    committed = committed_offsets(client, group_id, require_stable=True)
+def progress(client: Client, group_id: str, *, stable: bool = True) -> Progress:
+    """With `stable` it waits for transactions that hold offsets of the group open."""
+    committed = committed_offsets(client, group_id, require_stable=stable)
     markers = {where: found for where, entry in committed.items() if (found := marker_in(entry.metadata)) is not None}
     newest = live(markers.values())
     place = next((where for where, found in markers.items() if found == newest), None)
     return Progress(committed, newest, place)
 
 
-def live_project(client: Client, project: Project, flows: Iterable[str]) -> Project:
+def end_dead_transactions(client: Client, project: Project, flows: Iterable[str]) -> None:
+    """Abort what a killed driver left between TxnOffsetCommit and EndTxn. Its flow could not be read until it times out."""
+    for flow in flows:
+        group_id = project.group_id(flow)
+        try:
+            committed_offsets(client, group_id, require_stable=True, timeout_s=_COMMIT_S)
+        except KafkaError as error:
+            if error.code != ErrorCode.UNSTABLE_OFFSET_COMMIT:
+                raise
+            init_producer_id(client, group_id, project.transaction_timeout_ms)
+
+
+def live_project(client: Client, project: Project, flows: Iterable[str], *, stable: bool = True) -> Project:
     """The project with the live version and the generations of these flows' checkpoints."""
     version, generations = FIRST, {}
     for flow in flows:
-        marker = progress(client, project.group_id(flow)).marker
+        marker = progress(client, project.group_id(flow), stable=stable).marker
         if marker is None:
             continue
         if number_of(marker.version) > number_of(version):

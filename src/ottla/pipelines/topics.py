@@ -64,13 +64,19 @@ class Clients:
             found = self._clients[cluster] = Client(connect(self._project, cluster))
         return found
 
-    def live_project(self, plan: Plan) -> Project:
-        """The project with the live version of the pipeline and its checkpoints: each flow's marker is in its home."""
+    def live_project(self, plan: Plan, *, takes_over: bool = False) -> Project:
+        """The project with the live version of the pipeline and its checkpoints: each flow's marker is in its home.
+
+        With `takes_over` a transaction that a dead driver left open is aborted; without it, what it holds is not seen.
+        """
         project = self._project
         flows: dict[Cluster | None, list[str]] = {}
         for flow in plan.queries:
             flows.setdefault(plan.home(flow), []).append(flow.name)
-        found = [switching.live_project(self.of(home), project, names) for home, names in flows.items()]
+        if takes_over:
+            for home, names in flows.items():
+                switching.end_dead_transactions(self.of(home), project, names)
+        found = [switching.live_project(self.of(home), project, names, stable=takes_over) for home, names in flows.items()]
         newest = max(found, key=lambda each: number_of(each.version), default=project)
         return replace(newest, generations={name: value for each in found for name, value in each.generations.items()})
 
