@@ -41,7 +41,7 @@ def refused(shop: Shop, text: str) -> PipelineError:
         ('p.sql(orders, to=p.table("/t", "delta"), query="SELECT * FROM orders")', 4, "delta is not installed"),
         ('@p.flow(orders, to=p.sink("o"))\ndef f(o):\n    return o.select("nothing")', 6, "nothing"),
         ('@p.flow(orders, to=p.sink("o"))\ndef f(o):\n    return 7', 4, "returns int"),
-        ('@p.flow(orders, to=p.sink("o"))\ndef f(o, two):\n    return o', 4, "TypeError"),
+        ('@p.flow(orders, to=p.sink("o"))\ndef f(o, two):\n    return o', 4, "its function takes (o, two): missing"),
         ('@p.flow(orders, to=p.sink("o"))\ndef f(o):\n    return o.groupBy("id").count()', 4, "watermark"),
         (
             'S = p.source("x", options={"maxOffsetPerTrigger": 5})\np.sql(S, to=p.sink("o"), query="SELECT * FROM x")',
@@ -67,6 +67,22 @@ def test_mistakes_are_found_before_anything_runs(shop: Shop, text: str, line: in
 def test_an_aggregate_without_a_watermark_is_told_of_output_mode(shop: Shop) -> None:
     error = refused(shop, '@p.flow(orders, to=p.sink("o"))\ndef f(o):\n    return o.groupBy("id").count()')
     assert error.hint == 'add withWatermark(…) before the aggregation, or write each change with output_mode="update"'
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ('p.sql(orders, to=p.sink("o"), query="SELECT * FROM order")', "the tables of the query are the flow's inputs: orders"),
+        ('@p.flow(orders, to=p.sink("o"))\ndef f(o):\n    o.select("id")', "the function has to return its result"),
+        (
+            '@p.flow(orders, to=p.sink("o"))\ndef f(o):\n    o.show()\n    return o',
+            "a flow only describes its result: leave out show()",
+        ),
+        ('@p.flow(orders, to=p.sink("o"))\ndef f(o):\n    return o.orderBy("id")', "a topic has no order of rows"),
+    ],
+)
+def test_frequent_mistakes_have_a_remedy(shop: Shop, text: str, hint: str) -> None:
+    assert (refused(shop, text).hint or "").startswith(hint)
 
 
 def test_topics_that_are_missing_or_forbidden_are_named(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,8 @@ class Recorder:
         self.heard: dict[str, str] = {}
         self.shipped: list[str] = []
         self.failure: Exception | None = None
-        self.builder = self.sparkContext = self
+        self.builder = self.sparkContext = self.dataSource = self
+        self.sources: list[Any] = []
 
     def appName(self, name: str) -> Recorder:
         self.heard["spark.app.name"] = name
@@ -41,6 +42,9 @@ class Recorder:
         if self.failure is not None:
             raise self.failure
         return self
+
+    def register(self, source: Any) -> None:
+        self.sources.append(source)
 
     def addPyFile(self, file: str) -> None:
         self.shipped.append(file)

@@ -17,6 +17,8 @@ _TYPES = frozenset(
         *("array", "struct", "map"),
     }
 )
+_AFTER_TYPE = frozenset({"not", "comment", "default", "generated", "collate", "precision", "varying", "with", "without", "to"})
+"""Words that may follow a type and be followed by one."""
 _TOKEN = re.compile(r"`(?:[^`]|``)*`|\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[\w.]+|[<>(),:]|\S")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _OPENS = {"<": ">", "(": ")"}
@@ -65,11 +67,24 @@ def _type(tokens: list[str]) -> str | None:
     if kind.lower() not in _TYPES:
         near = get_close_matches(kind.lower(), sorted(_TYPES), 1)
         return f"type {kind!r} is unknown" + (f"; did you mean {near[0]}?" if near else "")
+    after = tokens[_end_of_brackets(tokens) :]
+    if len(after) > 1 and after[0].lower() not in _AFTER_TYPE and after[1].lower() in _TYPES:
+        return f"a comma is missing before {after[0]!r}"
     if inside is None:
         return None
     if kind.lower() == "struct":
         return _columns(inside) if inside else None
     return next((found for part in _parts(inside) if part and (found := _type(part)) is not None), None)
+
+
+def _end_of_brackets(tokens: list[str]) -> int:
+    """The index behind a type and the brackets that follow it."""
+    depth = 0
+    for index, token in enumerate(tokens[1:], 1):
+        depth += (token in _OPENS) - (token in (">", ")"))
+        if not depth and token not in (">", ")"):
+            return index
+    return len(tokens)
 
 
 def _parts(tokens: list[str]) -> list[list[str]]:

@@ -6,6 +6,7 @@ no broker. `collecting` returns the flows that a file declares.
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +15,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ottla.client.options import PREFIX, InvalidOption
+from ottla.pipelines.data_source.options import check_stream, source_options
 from ottla.pipelines.ddl import mistake_in
 from ottla.pipelines.definitions import (
     DEAD_LETTER,
@@ -145,6 +148,8 @@ def source(
             place,
             hint='declare the cluster, p.cluster("east", {"bootstrap.servers": …}), and name it: cluster="east"',
         )
+    given = _options(options, place)
+    _check_source_options(name, topics, pattern, str(starting), given, place)
     return Source(
         name,
         value,
@@ -154,7 +159,7 @@ def source(
         tuple(columns),
         dead_letter,
         str(starting),
-        _options(options, place),
+        given,
         place,
         _cluster(cluster, place),
     )
@@ -243,7 +248,7 @@ def sink(
     if compression not in ("none", "gzip", "snappy", "lz4", "zstd"):
         raise PipelineError(f"compression {compression!r} is unknown", place, hint="use none, gzip, snappy, lz4 or zstd")
     if partitions is not None and (isinstance(partitions, bool) or not isinstance(partitions, int) or partitions < 1):
-        raise PipelineError(f"partitions={partitions!r} is not a number of partitions", place)
+        raise PipelineError(f"partitions={partitions!r} is not a number of partitions", place, hint="write partitions=6")
     settings = _options(config, place, "config")
     return Sink(
         topic,
@@ -326,6 +331,7 @@ def flow(
     def declare(function: Callable[..., Any] | _Expected) -> Flow:
         expected = function if isinstance(function, _Expected) else _Expected(function, ())
         function = expected.function
+        _check_parameters(function, inputs, place)
         return _declare(
             Flow(name or function.__name__, inputs, function, None, to, output_mode, place, expected.expectations, late)
         )
@@ -333,6 +339,24 @@ def flow(
     if len(inputs) == 1 and to is None and callable(inputs[0]) and not isinstance(inputs[0], Flow):
         raise PipelineError("a flow needs its inputs", place, hint="write @p.flow(orders, to=p.sink(…))")
     return declare
+
+
+def _check_parameters(function: Callable[..., Any], inputs: Sequence[object], place: Place) -> None:
+    """PipelineError if the function does not take one DataFrame for each input."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return  # not a function of Python
+    try:
+        signature.bind(*inputs)
+    except TypeError as error:
+        names = ", ".join(str(getattr(each, "name", each)) for each in inputs)
+        called = getattr(function, "__name__", "a function")
+        raise PipelineError(
+            f"flow {called!r} has {len(inputs)} inputs and its function takes {signature}: {error}",
+            place,
+            hint=f"write one parameter for each input: def {called}({names})",
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -464,6 +488,9 @@ def _check_topic(topic: object, place: Place) -> None:
 
 
 def _check_ddl(schema: object, place: Place) -> None:
+    if schema is not None and not isinstance(schema, str) and not hasattr(schema, "jsonValue"):
+        hint = 'write Spark\'s DDL: "id long, at timestamp"'
+        raise PipelineError(f"schema {schema!r} is neither Spark DDL nor a StructType", place, hint=hint)
     mistake = mistake_in(schema) if isinstance(schema, str) else None
     if mistake is not None:
         raise PipelineError(f"schema {schema!r}: {mistake}", place, hint='write Spark\'s DDL: "id long, at timestamp"')
@@ -473,6 +500,21 @@ def _check_value(value: object, place: Place, what: str) -> None:
     if not isinstance(value, Json | Avro | Framed | String | Bytes | Debezium):
         hint = "use p.json(…), p.avro(…), p.json_schema(…), p.protobuf(…), p.debezium(…), p.string() or p.bytes()"
         raise PipelineError(f"{what}={value!r} is not a format", place, hint=hint)
+
+
+def _check_source_options(
+    name: str, topics: Sequence[str], pattern: str | None, starting: str, options: Sequence[tuple[str, str]], place: Place
+) -> None:
+    """PipelineError if `format("ottla")` would refuse them. The client's properties may name files of other machines."""
+    own = {option: value for option, value in options if not option.lower().startswith(PREFIX)}
+    chosen = {"subscribePattern": pattern} if pattern is not None else {"subscribe": ",".join(topics)}
+    try:
+        check_stream(source_options({f"{PREFIX}bootstrap.servers": "any", "startingOffsets": starting, **chosen, **own}))
+    except InvalidOption as error:
+        hint = None
+        if error.name == "startingOffsets" and "startingOffsets" not in own:
+            hint = 'starting= is "earliest", "latest", or offsets as JSON'
+        raise PipelineError(f"source {name!r}: {error}", place, hint=hint) from None
 
 
 def _options(options: Mapping[str, object] | None, place: Place, what: str = "options") -> tuple[tuple[str, str], ...]:

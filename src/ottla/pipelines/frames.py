@@ -66,9 +66,13 @@ class Frames:
             raise
         except Exception as error:
             place = where_in(error, flow.place.file) or flow.place
-            raise PipelineError(f"flow {flow.name!r}: {spark_errors.named_first_line(error)}", place) from error
+            hint = spark_errors.hint_of(error, flow.name)
+            if flow.function is None and "TABLE_OR_VIEW_NOT_FOUND" in str(error):
+                hint = f"the tables of the query are the flow's inputs: {', '.join(node.name for node in nodes)}"
+            raise PipelineError(f"flow {flow.name!r}: {spark_errors.named_first_line(error)}", place, hint=hint) from error
         if not isinstance(made, DataFrame):
-            raise PipelineError(f"flow {flow.name!r} returns {type(made).__name__}, not a DataFrame", flow.place)
+            hint = "the function has to return its result" if made is None else None
+            raise PipelineError(f"flow {flow.name!r} returns {type(made).__name__}, not a DataFrame", flow.place, hint=hint)
         return expectations.observed(made, flow)
 
     def sources(self, flow: Flow) -> tuple[Source, ...]:
@@ -145,7 +149,13 @@ class Frames:
             check_stream(source_options(options))
         except InvalidOption as error:
             raise PipelineError(f"source {node.name!r}: {error}", node.place) from None
-        return reading.stream(self.spark, node, options)
+        try:
+            return reading.stream(self.spark, node, options)
+        except PipelineError:
+            raise
+        except Exception as error:
+            hint = spark_errors.hint_of(error, node.name)
+            raise PipelineError(f"source {node.name!r}: {spark_errors.first_line(error)}", node.place, hint=hint) from error
 
 
 def check(spark: SparkSession, project: Project, plan: Plan) -> dict[str, DataFrame]:

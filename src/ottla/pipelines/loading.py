@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
+import re
 import sys
 import traceback
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 
 from ottla.pipelines.declare import collecting
@@ -40,7 +43,7 @@ def load(path: str | Path) -> list[Flow]:
     except (Exception, SystemExit) as error:
         text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         place = where_in(error, file) or Place(str(file), 0)
-        raise PipelineError(text, place, hint=_NO_SPARK_YET if _is_of_pyspark(error) else None) from error
+        raise PipelineError(text, place, hint=_NO_SPARK_YET if _is_of_pyspark(error) else _known_argument(error)) from error
     finally:
         # Workers cannot import this module. Spark pickles functions and classes by value only if it cannot find their module.
         sys.modules.pop(name, None)
@@ -67,6 +70,17 @@ def _is_of_pyspark(error: BaseException) -> bool:
     """Whether PySpark raised it, most often without a word: its columns and functions need a session."""
     frames = traceback.extract_tb(error.__traceback__)
     return bool(frames) and "pyspark" in Path(frames[-1].filename).parts
+
+
+def _known_argument(error: BaseException) -> str | None:
+    """The argument that a function of this package has instead of an unknown one."""
+    found = re.search(r"(\w+)\(\) got an unexpected keyword argument '(\w+)'", str(error))
+    function = getattr(sys.modules["ottla.pipelines"], found[1], None) if found is not None else None
+    if found is None or not inspect.isfunction(function):
+        return None
+    known = list(inspect.signature(function).parameters)
+    near = get_close_matches(found[2], known, 1)
+    return f"did you mean {near[0]}=?" if near else f"the arguments are {', '.join(known)}"
 
 
 def where_in(error: BaseException, file: str | Path) -> Place | None:

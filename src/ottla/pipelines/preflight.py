@@ -7,8 +7,11 @@ import socket
 import tempfile
 
 from ottla.pipelines.checkpoint import local_folder
+from ottla.pipelines.definitions import Files, Table
 from ottla.pipelines.failure import PipelineError
+from ottla.pipelines.graph import Plan
 from ottla.pipelines.java import java_home
+from ottla.pipelines.secrets import all_resolved
 
 _LOCAL = re.compile(r"local(\[(\d+|\*)(\s*,\s*\d+)?\])?|local-cluster\[.+\]")
 _REMOTE = re.compile(r"spark://.+|yarn|k8s://.+")
@@ -44,6 +47,20 @@ def check_master_answers(master: str) -> None:
 def check_java() -> None:
     """PipelineError if there is no Java that Spark runs on."""
     java_home()
+
+
+def check_secrets(plan: Plan) -> None:
+    """PipelineError if the options of a database refer to a secret that is not there."""
+    files = [node for nodes in plan.inputs.values() for node in nodes if isinstance(node, Files)]
+    tables = [flow.to for flow in plan.queries if isinstance(flow.to, Table)]
+    found: list[Files | Table] = [*files, *tables]
+    for each in found:
+        if each.format != "jdbc":
+            continue
+        try:
+            all_resolved(dict(each.options))
+        except ValueError as error:
+            raise PipelineError(f"table {each.path!r}: {error}", each.place) from None
 
 
 def check_storage(storage: str) -> None:

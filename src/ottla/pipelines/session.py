@@ -69,7 +69,10 @@ def start(name: str, master: str, conf: Mapping[str, str], *, ship: bool = True)
         spark = builder.getOrCreate()
     except Exception as error:
         raise PipelineError(f"Spark does not start on {master}: {first_line(error)}") from error
-    if ship and not is_local(master):
+    if is_local(master):
+        # Otherwise Spark looks for it in a Python process, which a loaded machine may start too slowly.
+        with_data_source(spark)
+    elif ship:
         # Executors fetch it from the driver, also those that join later.
         spark.sparkContext.addPyFile(package())
     return spark

@@ -38,6 +38,12 @@ _APPEND_NEEDS_WATERMARK = (
     "STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION",
     "Append output mode not supported when there are streaming aggregations",
 )
+_HINTS = {
+    "Queries with streaming sources must be executed": (
+        "a flow only describes its result: leave out show(), count(), collect() and the like; `ottla pipeline preview` shows rows"
+    ),
+    "Sorting is not supported on streaming": "a topic has no order of rows: sort where you read it",
+}
 _LENGTH_MAX = 600
 
 
@@ -94,9 +100,11 @@ def hint_of(error: BaseException, flow: str) -> str | None:
             "the query does not fit the state in its checkpoint: undo the change, rebuild the state by `ottla pipeline "
             f"upgrade`, or begin anew with `ottla pipeline reset … --flow {flow}`"
         )
+    if "DATA_SOURCE_NOT_FOUND" in text and "ottla" in text:
+        return "Spark looks for it with a Python that has no Ottla (PYSPARK_PYTHON), or that did not answer in time: run it again"
     if any(name in text for name in _APPEND_NEEDS_WATERMARK):
         return 'add withWatermark(…) before the aggregation, or write each change with output_mode="update"'
-    return None
+    return next((hint for words, hint in _HINTS.items() if words in text), None)
 
 
 def query_failure(failure: BaseException, flow: Flow) -> PipelineError:

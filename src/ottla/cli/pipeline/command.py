@@ -114,6 +114,7 @@ def check(
         from ottla.pipelines import frames, preflight, topics
 
         preflight.check_java()
+        preflight.check_secrets(plan)
         creates: list[topics.MissingTopic] = []
         if bootstrap_servers is not None:
             topics.check(project, plan)
@@ -212,6 +213,7 @@ def run(
             pipelines = [_backfill(project, plan, stretch, flow) for project, plan in pipelines]
         together = shared([project for project, _ in pipelines])
         for project, plan in pipelines:
+            preflight.check_secrets(plan)
             preflight.check_storage(project.storage)
             topics.check(project, plan)
         preflight.check_master_answers(together.master)

@@ -106,6 +106,7 @@ def _check(project: Project, new: Side, wish: Wish) -> None:
         )
     _refuse_other_clusters(new)
     preflight.check_java()
+    preflight.check_secrets(new.plan)
     preflight.check_storage(project.storage)
     topics.check(project, new.plan)
     preflight.check_master_answers(project.master)

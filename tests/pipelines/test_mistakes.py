@@ -1,0 +1,94 @@
+"""Mistakes of people who write their first pipeline: one line with file and line and what to do, before Spark starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ottla.pipelines.ddl import mistake_in
+from tests.pipelines.test_pipeline_cli import ottla
+
+HEAD = """from ottla import pipelines as p
+
+sales = p.source("sales", p.json("customer string, amount double"), dead_letter="sales.dlq")
+"""
+SQL = 'p.sql(sales, to=p.sink("totals"), name="totals", query="SELECT * FROM sales")\n'
+FLOW = '\n@p.flow(sales, to=p.sink("totals"))\ndef totals(sales):\n    return sales\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "hint"),
+    [
+        (
+            HEAD.replace("string,", "string") + SQL,
+            "3: schema 'customer string amount double': column 'customer': a comma is missing before 'amount'",
+            'write Spark\'s DDL: "id long, at timestamp"',
+        ),
+        (
+            HEAD.replace('"customer string, amount double"', '{"customer": "string"}') + SQL,
+            "3: schema {'customer': 'string'} is neither Spark DDL nor a StructType",
+            'write Spark\'s DDL: "id long, at timestamp"',
+        ),
+        (
+            HEAD.replace("dead_letter=", "deadletter=") + SQL,
+            "3: TypeError: source() got an unexpected keyword argument 'deadletter'",
+            "did you mean dead_letter=?",
+        ),
+        (
+            HEAD.replace("dead_letter=", "zzz=") + SQL,
+            "3: TypeError: source() got an unexpected keyword argument 'zzz'",
+            "the arguments are topic, value, pattern, ",
+        ),
+        (
+            HEAD.replace('dead_letter="sales.dlq"', 'options={"maxOffsetPerTrigger": 5}') + SQL,
+            "3: source 'sales': option maxOffsetPerTrigger: '5' is not possible, there is no such option; did you mean "
+            "maxOffsetsPerTrigger?",
+            "",
+        ),
+        (
+            HEAD.replace('dead_letter="sales.dlq"', 'starting="begining"') + SQL,
+            "3: source 'sales': option startingOffsets: 'begining' is not possible, it is earliest, latest, or JSON like "
+            '{"topic":{"0":23,"1":-2}} (-2 is earliest, -1 latest)',
+            'starting= is "earliest", "latest", or offsets as JSON',
+        ),
+        (
+            HEAD + FLOW.replace("(sales):", "():"),
+            "5: flow 'totals' has 1 inputs and its function takes (): too many positional arguments",
+            "write one parameter for each input: def totals(sales)",
+        ),
+        (
+            HEAD + SQL.replace('p.sink("totals")', 'p.jdbc("jdbc:h2:mem:x", "t", options={"password": "${OTTLA_NOPE}"})'),
+            "4: table 't': ${OTTLA_NOPE}: the environment has no variable OTTLA_NOPE",
+            "",
+        ),
+    ],
+    ids=["comma", "dict", "near-argument", "no-argument", "option", "starting", "parameters", "secret"],
+)
+def test_a_mistake_is_one_line_with_its_place_before_spark_starts(tmp_path: Path, text: str, said: str, hint: str) -> None:
+    file = tmp_path / "sales.py"
+    file.write_text(text)
+    code, stdout, stderr = ottla("check", file)
+    assert (code, stdout) == (1, "")
+    first, *rest = stderr.splitlines()
+    assert first == f"error: {file}:{said}"
+    assert [line[: len(hint) + 2] for line in rest] == ([f"  {hint}"] if hint else [])
+
+
+@pytest.mark.parametrize(
+    "ddl",
+    [
+        "id long not null, at timestamp",
+        "id long comment 'int', at timestamp",
+        "a array<struct<x: int, y: map<string, int>>> not null, b decimal(10, 2)",
+        "t timestamp_ntz default null, s string collate binary",
+        "i interval day to second, x int",
+    ],
+)
+def test_what_may_follow_a_type(ddl: str) -> None:
+    assert mistake_in(ddl) is None
+
+
+@pytest.mark.parametrize("ddl", ["a array<int> b int", "a decimal(10, 2) b int", "a struct<x int y int>", "a int b int, c int"])
+def test_a_missing_comma(ddl: str) -> None:
+    assert "a comma is missing before" in (mistake_in(ddl) or "")
