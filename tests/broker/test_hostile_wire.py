@@ -59,6 +59,10 @@ MALFORMED = {
 }
 
 
+SAID = {"http": "It is an HTTP request", "a TLS hello": "It begins a TLS handshake"}
+"""What the log says of the protocols that people mistake for Kafka's."""
+
+
 @pytest.mark.parametrize("name", MALFORMED)
 def test_f87_malformed_input_closes_its_connection_and_no_other(play: Any, name: str, caplog: Any) -> None:
     async def case(stage: Any) -> None:
@@ -75,6 +79,7 @@ def test_f87_malformed_input_closes_its_connection_and_no_other(play: Any, name:
     lines = [record for record in caplog.records if record.name.startswith("ottla")]
     assert len(lines) == 1, "one line, and no traceback"
     assert lines[0].exc_info is None
+    assert SAID.get(name, "") in lines[0].getMessage()
 
 
 def test_f87_half_a_frame_holds_no_more_memory_than_was_sent(play: Any) -> None:

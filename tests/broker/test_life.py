@@ -313,7 +313,7 @@ def test_what_is_lost_at_a_start_is_told(ground: Ground, clean: bool, caplog: py
         await broker.stop()
         told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
         assert told == [
-            f"Recovery of {last}: truncated 500 bytes from an invalid batch on at offset 4, which held no intact batch",
+            f"Recovery of {last}: truncated 500 bytes from an invalid batch at offset 4 on, which held no intact batch",
             f"t-0 lost offsets 4 to 4 (1 in all): the log in {data}/t-0 ends at offset 4, the checkpointed high watermark was 5, "
             f"the recovery point 5. Files are missing or corrupt; see `Damaged logs` in docs/operations.md",
         ]

@@ -48,6 +48,7 @@ def test_connections_together(watched: tuple[Ottla, int]) -> None:
     (shop,) = [each for each in json.loads(ottla.ok(*words, "--json")) if each["client_id"] == "shop"]
     assert shop["connections"] >= 1
     assert shop["requests_per_s"] > 0
+    assert ottla.ok(*words, "-o", "csv").startswith("client_id,principal,software_name,")
     assert ottla.ok(*words).split()[:5] == ["CLIENT-ID", "PRINCIPAL", "SOFTWARE-NAME", "SOFTWARE-VERSION", "CONNECTIONS"]
 
 

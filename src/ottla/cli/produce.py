@@ -159,7 +159,10 @@ def produce(
     command_config: CommandConfig = None,
     json_output: Json = False,
 ) -> None:
-    """Send records. JSON lines: {"key": …, "value": …, "headers": {…}, "partition": …, "timestamp": …}."""
+    """Send records, one for each VALUE or line.
+
+    With --format json a line is {"key": …, "value": …, "headers": {…}, "partition": …, "timestamp": …}.
+    """
     if values and file is not None:
         raise Failure("give values or --file, not both", exit_code=EXIT_USAGE)
     if format_ is Format.JSON and key_separator is not None:

@@ -20,7 +20,7 @@ from ottla.cli.failure import C, Failure
 from ottla.cli.forms import Form
 from ottla.cli.output import printing_in
 
-VIEWS = frozenset({"list", "describe", "show", "status", "members", "find-hanging", "verify-replicas"})
+VIEWS = frozenset({"list", "describe", "show", "status", "members", "find-hanging", "verify-replicas", "connections"})
 """Names of commands that print a list or a description."""
 
 _INTERVAL_S = 2.0
@@ -39,15 +39,17 @@ def with_view_options(command: C) -> C:
     signature = inspect.signature(command, eval_str=True)
     if "json_output" not in signature.parameters:
         return command
-    added = {
+    added: dict[str, tuple[Any, Any]] = {
         "output": (LongOutput if _has_short(signature) else Output, None),
         "watch": (Watch, False),
-        "interval": (Interval, _INTERVAL_S),
     }
+    if "interval" not in signature.parameters:  # `connections` has one: how long it measures
+        added["interval"] = (Interval, _INTERVAL_S)
 
     @functools.wraps(command)
     def run(**options: Any) -> None:
-        form, watch, interval_s = options.pop("output"), options.pop("watch"), options.pop("interval")
+        form, watch = options.pop("output"), options.pop("watch")
+        interval_s = options.pop("interval") if "interval" in added else _INTERVAL_S
         if form is not None:
             options["json_output"] = form is not Form.TABLE
         with printing_in(form or Form.JSON):

@@ -358,9 +358,10 @@ def _recover(
 
 
 def _truncation_notice(segment: Segment, truncated_bytes: int, behind: list[Segment], cut: Cut) -> str:
-    what = f"truncated {truncated_bytes} bytes from an invalid batch on" if truncated_bytes else "records are missing"
+    at = f"at offset {segment.end_offset}"
+    what = f"truncated {truncated_bytes} bytes from an invalid batch {at} on" if truncated_bytes else f"records are missing {at}"
     removed = f", removed {len(behind)} segments from offset {behind[0].base_offset} on" if behind else ""
-    return f"Recovery of {segment.path(LOG)}: {what} at offset {segment.end_offset}{removed}{_kept_notice(cut)}"
+    return f"Recovery of {segment.path(LOG)}: {what}{removed}{_kept_notice(cut)}"
 
 
 def _kept_notice(cut: Cut) -> str:

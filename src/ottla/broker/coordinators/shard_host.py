@@ -193,7 +193,7 @@ class ShardHost(Generic[S]):
         ended = [hosted for number, hosted in self._hosted.items() if led.get(number) != hosted.leader_epoch]
         if ended:
             numbers = [hosted.topic_partition.partition for hosted in ended]
-            logger.info("Unloading partitions %s of %s: their leader epochs ended on this broker", numbers, self.topic.name)
+            logger.info("Unloading partitions %s of %s: they have another leader now", numbers, self.topic.name)
         for hosted in ended:
             self._unload(hosted, KafkaError(ErrorCode.NOT_COORDINATOR, "the coordinator moved to another broker"))
         for number, leader_epoch in led.items():

@@ -333,7 +333,8 @@ class Connection:
     def _wrong_size(self, size: int) -> None:
         largest = self._request_bytes_max
         name = "socket.request.max.bytes" if largest == self._server.request_bytes_max else "sasl.server.max.receive.size"
-        self._malformed(f"a request of {size} bytes; {self._request_bytes_min} to {largest} are allowed ({name})")
+        reason = f"a request of {size} bytes; {self._request_bytes_min} to {largest} are allowed ({name})"
+        self._malformed(reason + _other_protocol(size))
 
     def _begin_frame(self, have: memoryview, size: int) -> None:
         count = len(have)
@@ -566,6 +567,16 @@ class Connection:
             self._take(memoryview(ahead), 0, len(ahead))
         if not self._answering and not self._closed:
             self._resume_reading()
+
+
+def _other_protocol(size: int) -> str:
+    """What a peer speaks whose first bytes are no size."""
+    start = size.to_bytes(4, "big", signed=True)
+    if start[:2] == b"\x16\x03":
+        return ". It begins a TLS handshake: does the client use SSL, and this listener not?"
+    if start in (b"GET ", b"POST", b"HEAD", b"PUT ", b"PRI "):
+        return ". It is an HTTP request: this port speaks Kafka's protocol"
+    return ""
 
 
 def _size_at(view: memoryview, position: int) -> int:

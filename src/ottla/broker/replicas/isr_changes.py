@@ -153,8 +153,11 @@ class IsrChanges:
         """Apply the controller's answer. False: send the proposal again."""
         if data.error_code:
             self._counters.add("isr_updates_failed")
-            logger.info("Controller refused the ISR change of %s: %s", partition.topic_partition, ErrorCode(data.error_code).name)
-            return not leading.isr_refused(partition, proposal, ErrorCode(data.error_code))
+            error = ErrorCode(data.error_code)
+            again = leading.isr_refused(partition, proposal, error)
+            then = "sending it again" if again else "asking anew once it is possible"
+            logger.info("Controller refused the ISR change of %s: %s; %s", partition.topic_partition, error.name, then)
+            return not again
         before = len(partition.isr)
         if leading.isr_confirmed(partition, proposal, tuple(data.isr), data.leader_epoch, data.partition_epoch):
             if len(data.isr) > before:

@@ -383,7 +383,9 @@ class _Fetcher:
             return
         if action is FetchErrorAction.FENCED:
             logger.info(
-                "Stopped fetching %s: leader epoch %d is fenced", followed.partition.topic_partition, followed.leader_epoch
+                "Stopped fetching %s: leader epoch %d is over; it goes on when the controller names the next leader",
+                followed.partition.topic_partition,
+                followed.leader_epoch,
             )
             self._followed.pop(followed.partition.topic_partition, None)
             return

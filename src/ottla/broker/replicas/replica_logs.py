@@ -108,9 +108,8 @@ class ReplicaLogs:
         while True:
             try:
                 data_dir, log = self._find(key, topic_id)
-            except KafkaError as error:
-                logger.error("Cannot create the log of %s: %s", key, error.detail)
-                return None
+            except KafkaError:
+                return None  # all directories are offline, as was logged when they failed
             try:
                 if log is None and may_be_elsewhere and self.data_dirs.offline_paths():
                     self.missing.add(key)
