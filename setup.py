@@ -89,6 +89,8 @@ HOT_MODULES = [
     "src/ottla/storage/epoch_cache.py",
     "src/ottla/storage/local_log.py",
     "src/ottla/storage/log.py",
+    "src/ottla/storage/log_flushes.py",
+    "src/ottla/storage/log_producers.py",
     "src/ottla/storage/offset_index.py",
     "src/ottla/storage/producer_state.py",
     "src/ottla/storage/reservation.py",

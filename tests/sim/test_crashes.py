@@ -218,7 +218,7 @@ def test_a_clean_stop_flushes_everything() -> None:
     for seed in range(30):
         computer = Computer(SMALL, seed)
         computer.append(*(b"%060d" % number for number in range(7)))
-        assert computer.log.flush_plan() is not None, "taken, and never run: a broker that stops cancels it"
+        assert computer.log.flushes.plan() is not None, "taken, and never run: a broker that stops cancels it"
         computer.data_dir.close(clean=True)
         computer.crash()
         log = computer.start()

@@ -1,8 +1,8 @@
 """The log of a partition on disk, in Apache Kafka's file formats.
 
-`DataDir` is one of `log.dirs`. A `Log` has the watermarks, leader epochs (`EpochCache`) and producer state (`ProducerStates`) of
-the records in its `LocalLog`, which is a list of `Segment`s. Only the last segment is written. A segment is a .log file of record
-batches with an offset, a time and a transaction index.
+`DataDir` is one of `log.dirs`. A `Log` has the watermarks, leader epochs (`EpochCache`), producer state (`LogProducers`) and
+recovery point (`LogFlushes`) of the records in its `LocalLog`, which is a list of `Segment`s. Only the last segment is written. A
+segment is a .log file of record batches with an offset, a time and a transaction index.
 
 Everything is synchronous and goes through `ports.Disk`. An append ends in the page cache; a worker thread runs a `FlushPlan` to
 make it durable. The current time is a parameter, `now_ms`.

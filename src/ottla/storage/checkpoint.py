@@ -134,7 +134,7 @@ def read_epochs(disk: Disk, path: str) -> list[tuple[int, int]]:
 
 
 def write_partition_metadata(disk: Disk, path: str, topic_id: bytes) -> None:
-    """Not flushed: the log's next flush does that (`Log.metadata_written`)."""
+    """Not flushed: the log's next flush does that (`LogFlushes.metadata_written`)."""
     replace_text(disk, path, f"version: 0\ntopic_id: {uuid_text(topic_id)}", flush=False)
 
 

@@ -264,7 +264,7 @@ class DataDir:
             if not future:
                 log.local.use_cache(self._cache)
             if not self.was_clean:
-                log.metadata_written()  # it may not be flushed
+                log.flushes.metadata_written()  # it may not be flushed
             (self.futures if future else self.logs)[partition] = log
         checkpoints = loading.checkpoints
         self._gone = checkpoints.partitions() - self.logs.keys()
@@ -355,7 +355,7 @@ class DataDir:
     def assign_topic_id(self, log: Log, topic_id: bytes) -> None:
         """Write the topic id of a log that has none."""
         write_partition_metadata(self._disk, f"{log.dir}/{PARTITION_METADATA}", topic_id)
-        log.metadata_written()
+        log.flushes.metadata_written()
         log.topic_id = topic_id
 
     def delete_log(self, topic_partition: TopicPartition, suffix: str = DELETE_DIR) -> str:
@@ -421,14 +421,14 @@ class DataDir:
         self._disk.at_once([epochs.flush_staged for epochs in staged])
         for epochs in staged:
             epochs.put_staged()
-        plans = [(log, log.closing_plan()) for log in logs]
+        plans = [(log, log.flushes.closing_plan()) for log in logs]
         dirs = {path for _, plan in plans for path in plan.dirs}
         for _, plan in plans:
             plan.dirs.clear()
         self._disk.at_once([plan.run for _, plan in plans])
         self._disk.at_once([partial(self._disk.flush_dir, path) for path in sorted(dirs)])
         for log, plan in plans:
-            log.flushed(plan)
+            log.flushes.completed(plan)
 
 
 def _loss_of(log: Log, checkpoints: Checkpoints) -> str | None:

@@ -26,7 +26,7 @@ from ottla.storage.results import ReadInfo
 from ottla.storage.segment import Segment
 from ottla.storage.segment_cache import SegmentCache
 from ottla.storage.txn_index import AbortedTxn
-from ottla.types import Buffer
+from ottla.types import NO_OFFSET, Buffer
 
 _EMPTY_BATCHES_MAX: Final = 64
 _KNOWN_POSITIONS_MAX: Final = 64
@@ -44,8 +44,8 @@ class LocalLog:
         cache: SegmentCache,
     ) -> None:
         """`segments` are in order; the last one becomes the active one."""
-        self._disk = disk
-        self._random = random
+        self.disk = disk
+        self.random = random
         self._cache = cache
         self._config = config
         self._segment_ms = config.segment_ms_max
@@ -66,6 +66,8 @@ class LocalLog:
         self._positions: dict[int, tuple[Segment, int]] = {}
         """By offset: segment and position. Filled with the ends of recent reads, which is where the next reads begin."""
         self._with_aborted = [segment for segment in segments if segment.indexes.has_aborted]
+        self._end_offset_seen = NO_OFFSET
+        """The log end offset at the last `release_if_idle`."""
 
     @property
     def config(self) -> LogConfig:
@@ -134,13 +136,19 @@ class LocalLog:
         self._add(segment)
 
     def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
-        return Segment.create(self._disk, self.dir, base_offset, self._config, self._random, now_ms, self._cache)
+        return Segment.create(self.disk, self.dir, base_offset, self._config, self.random, now_ms, self._cache)
 
     def _add(self, segment: Segment) -> None:
         self.segments.append(segment)
         self.bases.append(segment.base_offset)
         self.active = segment
         self.unflushed.dir = True
+
+    def release_if_idle(self) -> None:
+        """Release preallocated space if nothing was appended since the last call."""
+        if self._end_offset_seen == self.log_end_offset:
+            self.active.release_reserved()
+        self._end_offset_seen = self.log_end_offset
 
     # --- read
 
@@ -274,7 +282,7 @@ class LocalLog:
             # From the last segment backwards, durably before the truncation: a crash in between must leave no gap.
             self.remove_segments(len(self.segments) - 1, len(self.segments))
             if keep == len(self.segments):
-                self._disk.flush_dir(self.dir)
+                self.disk.flush_dir(self.dir)
         segment = self.segments[-1]
         segment.activate()
         self.active = segment
@@ -314,7 +322,7 @@ class LocalLog:
 
     def rename_dir(self, path: str) -> None:
         """Rename the log's directory. The next flush makes the name durable."""
-        self._disk.rename(self.dir, path)
+        self.disk.rename(self.dir, path)
         self.deleted.rename_dir(self.dir, path)
         self.dir = path
         for segment in self.segments:
@@ -332,12 +340,12 @@ class LocalLog:
         for segment in self.segments:
             segment.close()
         self._positions.clear()
-        self.deleted.remove_all(self._disk)
+        self.deleted.remove_all(self.disk)
 
     def delete(self, path: str) -> None:
         """Rename the directory for deletion, durably. Reads that began keep their descriptors."""
-        self._disk.rename(self.dir, path)
-        self._disk.flush_dir(path.rpartition("/")[0])
+        self.disk.rename(self.dir, path)
+        self.disk.flush_dir(path.rpartition("/")[0])
         self.deleted.clear()
         self._positions.clear()
         for segment in self.segments:

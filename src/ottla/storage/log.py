@@ -1,10 +1,10 @@
 """One partition's log: records with offsets, and what the broker knows about them.
 
-Owns the log start offset, high watermark, recovery point, leader epochs and producer state, and keeps them consistent with the
-segments (`local_log.LocalLog`). Never validates records (`records.validate` does), never decides how far a reader may see (the
-caller names an end offset), never waits: a flush is a plan that a worker runs.
+Owns the log start offset and the high watermark, and keeps the leader epochs (`EpochCache`), the producer state (`LogProducers`)
+and the recovery point (`LogFlushes`) consistent with the segments (`LocalLog`). Never validates records (`records.validate`),
+never decides how far a reader may see (the caller names an end offset), never waits.
 
-1. log_start_offset <= high_watermark <= log_end_offset, and 0 <= recovery_point <= log_end_offset.
+1. log_start_offset <= high_watermark <= log_end_offset.
 2. The offset of an acknowledged record is never assigned again, except after a truncation below it.
 3. A failed append leaves the log as it was.
 4. `producers` is the state of exactly the records in the log.
@@ -13,7 +13,6 @@ caller names an end offset), never waits: a flush is a plan that a worker runs.
 from __future__ import annotations
 
 from ottla.errors import ErrorCode, KafkaError, MalformedInput
-from ottla.ports import Disk, Random
 from ottla.records.batch import BatchInfo, batch_crc_ok, scan_batches, stamp
 from ottla.records.own import own_marker
 from ottla.records.validate import Checked
@@ -22,15 +21,14 @@ from ottla.storage.config import INT64_MAX, LogConfig
 from ottla.storage.epoch_cache import EpochCache
 from ottla.storage.flush import FlushPlan
 from ottla.storage.local_log import LocalLog
+from ottla.storage.log_flushes import LogFlushes
+from ottla.storage.log_producers import LogProducers
 from ottla.storage.names import DELETE_DIR, retired_dir
-from ottla.storage.producer_replay import feed, feed_marker, rebuild
-from ottla.storage.producer_state import ProducerStates
+from ottla.storage.producer_replay import feed_marker
 from ottla.storage.results import AppendInfo, OffsetByTime, ReadInfo, UnexpectedOffset
 from ottla.storage.segment import Segment
-from ottla.storage.segment_cache import SegmentCache
-from ottla.storage.snapshot import Snapshots
 from ottla.storage.txn_index import AbortedTxn
-from ottla.types import NO_OFFSET, NO_TIMESTAMP, Buffer, OffsetAndEpoch, TopicPartition
+from ottla.types import NO_TIMESTAMP, Buffer, OffsetAndEpoch, TopicPartition
 
 __all__ = ["AppendInfo", "FlushPlan", "Log", "OffsetByTime", "ReadInfo", "UnexpectedOffset"]
 
@@ -38,40 +36,28 @@ __all__ = ["AppendInfo", "FlushPlan", "Log", "OffsetByTime", "ReadInfo", "Unexpe
 class Log:
     def __init__(
         self,
-        disk: Disk,
-        random: Random,
-        dir: str,
         topic_partition: TopicPartition,
         topic_id: bytes,
-        config: LogConfig,
+        local: LocalLog,
         epochs: EpochCache,
-        segments: list[Segment],
+        producers: LogProducers,
         log_start_offset: int,
         recovery_point: int,
-        cache: SegmentCache,
         now_ms: int,
-        producers: ProducerStates,
-        snapshots: Snapshots,
     ) -> None:
-        """`segments` are in order; the last one becomes the active one."""
-        self.local = LocalLog(disk, random, dir, config, segments, recovery_point, cache)
-        self._disk = disk
-        self._random = random
+        self.local = local
         self.topic_partition = topic_partition
         self.topic_id = topic_id
-        self.flush_messages = config.flush_messages
+        self.flush_messages = local.config.flush_messages
         self.epochs = epochs
-        self.producers = producers
-        self.snapshots = snapshots
+        self._log_producers = producers
+        self.producers = producers.states
+        self.flushes = LogFlushes(local, epochs, producers.snapshots, recovery_point, now_ms)
         self.log_start_offset = log_start_offset
-        self.recovery_point = min(recovery_point, self.local.log_end_offset)
         self._high_watermark = log_start_offset
-        self.last_flush_ms = now_ms
         self.cleaned_offset: int | None = None
         """The first dirty offset: compaction has cleaned everything before it. None: the log was never compacted."""
         self.closed = False
-        self._end_offset_seen = NO_OFFSET
-        """The log end offset at the last `release_if_idle`."""
 
     # --- properties of the segments
 
@@ -249,7 +235,8 @@ class Log:
         if end < len(records):
             records = memoryview(records)[:end]
         rolled = self._write(records, batches, max_timestamp, now_ms, None)
-        self._note_producers(records, batches)
+        for aborted in self._log_producers.replicated(records, batches):
+            self.local.add_aborted(aborted)
         return AppendInfo(first_offset, next_offset - 1, NO_TIMESTAMP, self.log_start_offset, end, rolled)
 
     def _write(self, data: Buffer, batches: list[BatchInfo], max_timestamp: int, now_ms: int, leader_epoch: int | None) -> bool:
@@ -281,14 +268,6 @@ class Log:
                 self.epochs.assign(batch.leader_epoch, batch.base_offset)
         return known
 
-    def _note_producers(self, data: Buffer, batches: list[BatchInfo]) -> None:
-        """Update the producer state with batches, possibly markers, that a follower has written."""
-        for batch in batches:
-            if batch.producer_id >= 0:
-                aborted = feed(self.producers, batch, lambda batch=batch: bytes(data[batch.position : batch.end]))  # type: ignore[misc]
-                if aborted is not None:
-                    self.local.add_aborted(aborted)
-
     def roll(self, now_ms: int) -> None:
         """Seal the active segment and start a new one at the log end, unless the active one is empty."""
         if self.local.active.size:
@@ -296,8 +275,7 @@ class Log:
 
     def _roll(self, base_offset: int, now_ms: int) -> None:
         self.local.roll(base_offset, now_ms)
-        if base_offset > self.snapshots.latest_offset:
-            self.snapshots.write(base_offset, self.producers)
+        self._log_producers.rolled(base_offset)
 
     # --- read
 
@@ -356,65 +334,26 @@ class Log:
     # --- flush
 
     @property
+    def recovery_point(self) -> int:
+        """Every record before it is on disk."""
+        return self.flushes.recovery_point
+
+    @property
     def unflushed_messages(self) -> int:
-        return self.local.log_end_offset - max(self.recovery_point, self.log_start_offset)
+        return self.local.log_end_offset - max(self.flushes.recovery_point, self.log_start_offset)
 
     def due_to_flush(self, now_ms: int) -> bool:
         """Whether `flush.messages` or `flush.ms` is reached."""
         return self.unflushed_messages > 0 and (
-            self.unflushed_messages >= self.flush_messages or now_ms - self.last_flush_ms >= self.config.flush_ms
+            self.unflushed_messages >= self.flush_messages or now_ms - self.flushes.last_flush_ms >= self.config.flush_ms
         )
-
-    def flush_plan(self) -> FlushPlan | None:
-        """A plan to flush everything appended since the last flush; None if nothing was.
-
-        Writes index entries and leader epochs to their files first: recovery trusts both below the recovery point.
-        """
-        local = self.local
-        end_offset = local.log_end_offset
-        if self.recovery_point >= end_offset and local.unflushed.is_empty:
-            return None
-        segments = local.segments_from(self.recovery_point) if self.recovery_point < end_offset else []
-        for segment in segments:
-            segment.indexes.write_pending()
-        self.epochs.write(end_offset)
-        paths = self.snapshots.take_unflushed() + local.take_unflushed_txn_indexes()
-        return local.unflushed.plan(self._disk, local.dir, end_offset, local.truncations, segments, paths)
-
-    def closing_plan(self) -> FlushPlan:
-        """The last flush of a clean shutdown. It includes the indexes of the active segment: the next start trusts them."""
-        paths = self.active.finish_indexes()
-        self.active.release_reserved()
-        plan = self.flush_plan()
-        if plan is None:
-            return FlushPlan(self.log_end_offset, self.truncations, self._disk, [], paths, [])
-        plan.paths += paths
-        return plan
-
-    def flushed(self, plan: FlushPlan, now_ms: int | None = None) -> None:
-        """A plan has run to its end. After a truncation meanwhile, the recovery point does not advance."""
-        self.local.unflushed.completed(plan)
-        if now_ms is not None:
-            self.last_flush_ms = now_ms
-        if plan.truncations == self.truncations:
-            self.recovery_point = max(self.recovery_point, plan.end_offset)
 
     def flush(self, now_ms: int | None = None) -> None:
         """Flush in this thread."""
-        plan = self.flush_plan()
+        plan = self.flushes.plan()
         if plan is not None:
             plan.run()
-            self.flushed(plan, now_ms)
-
-    def metadata_written(self) -> None:
-        """partition.metadata is new: the next flush includes it, so that it is durable before records are."""
-        self.local.unflushed.metadata = self.local.unflushed.dir = True
-
-    def release_if_idle(self) -> None:
-        """Release preallocated space if nothing was appended since the last call."""
-        if self._end_offset_seen == self.log_end_offset:
-            self.active.release_reserved()
-        self._end_offset_seen = self.log_end_offset
+            self.flushes.completed(plan, now_ms)
 
     # --- deletion at the start
 
@@ -447,19 +386,18 @@ class Log:
             self._roll(self.log_end_offset, now_ms)
         self._move_start(max(self.log_start_offset, segments[count].base_offset))
         removed = self.local.remove_segments(0, count)
-        self._remove_snapshots(removed)
+        self._segments_removed(removed)
         return removed
 
-    def _remove_snapshots(self, bases: list[int]) -> None:
-        """Remove the producer snapshots of removed segments. Later snapshots include their content."""
-        paths = [path for base in bases if (path := self.snapshots.mark_deleted(base)) is not None]
+    def _segments_removed(self, bases: list[int]) -> None:
+        paths = self._log_producers.segments_removed(bases)
         if paths:
             self.local.deleted.add(paths)
 
     def replace_segments(self, replaced: tuple[Segment, ...], cleaned: Segment) -> None:
         """Replace consecutive segments with a cleaned one, see `LocalLog.replace_segments`."""
         self.local.replace_segments(replaced, cleaned)
-        self._remove_snapshots([segment.base_offset for segment in replaced[1:]])
+        self._segments_removed([segment.base_offset for segment in replaced[1:]])
 
     def _move_start(self, offset: int) -> None:
         """The recovery point stays. Written to its checkpoint without the new start, a higher one would vouch for records that
@@ -506,7 +444,7 @@ class Log:
         self.epochs.truncate_end(offset)
         self._lower_offsets(offset)
         if not self.producers.is_empty:
-            rebuild(self.producers, self.snapshots, self.local.segments, self.log_start_offset, offset)
+            self._log_producers.rebuild(self.local.segments, self.log_start_offset, offset)
             self.producers.replicated(self._high_watermark)
         return True
 
@@ -515,18 +453,17 @@ class Log:
         self.local.truncate_fully_and_start_at(offset, now_ms if now_ms is not None else 0)
         self.log_start_offset = offset
         self.epochs.clear()
-        self.producers.clear()
-        if self.snapshots.remove_behind(NO_OFFSET):
+        if self._log_producers.clear():
             self.local.unflushed.dir = True
         self._lower_offsets(offset)
 
     def _lower_offsets(self, end_offset: int) -> None:
         self.log_start_offset = min(self.log_start_offset, end_offset)
-        self.recovery_point = min(self.recovery_point, end_offset)
+        self.flushes.truncated_to(end_offset)
         if self.cleaned_offset is not None:
             self.cleaned_offset = min(self.cleaned_offset, end_offset)
         self._high_watermark = max(min(self._high_watermark, end_offset), self.log_start_offset)
-        if self.snapshots.remove_behind(end_offset):
+        if self._log_producers.drop_snapshots_behind(end_offset):
             self.local.unflushed.dir = True
 
     # --- closing, moving, deleting
@@ -540,8 +477,7 @@ class Log:
 
     def take_snapshot(self) -> None:
         """Write the producer state before the last flush of a clean shutdown, unless there never was any."""
-        if self.log_end_offset > self.snapshots.latest_offset and (len(self.producers) or self.snapshots.offsets):
-            self.snapshots.write(self.log_end_offset, self.producers)
+        if self._log_producers.take_snapshot(self.log_end_offset):
             self.local.unflushed.dir = True
 
     def close(self) -> None:
@@ -558,7 +494,7 @@ class Log:
         previous = self.dir
         self.local.rename_dir(path)
         self.epochs.path = path + self.epochs.path.removeprefix(previous)
-        self.snapshots.dir = path
+        self._log_producers.snapshots.dir = path
 
     def inherit(self, source: Log) -> None:
         """Take over from a log with the same records (AlterReplicaLogDirs) everything that is not in the records."""
@@ -566,15 +502,15 @@ class Log:
         if self.log_end_offset < source.log_end_offset:  # it was truncated inside a batch
             self.local.log_end_offset = self.active.end_offset = source.log_end_offset
         self.epochs.restore(source.epochs.entries())
-        self.producers = source.producers
+        self.producers = self._log_producers.states = source.producers
         self.high_watermark = source.high_watermark
         self.cleaned_offset = source.cleaned_offset
-        self.last_flush_ms = source.last_flush_ms
+        self.flushes.last_flush_ms = source.flushes.last_flush_ms
 
     def delete(self, suffix: str = DELETE_DIR) -> str:
         """Rename the directory so that it belongs to no partition. Returns its new path, for `remove_tree` later."""
         self.closed = True
         parent = self.dir.rpartition("/")[0]
-        path = f"{parent}/{retired_dir(self.topic_partition, self._random.bytes(16), suffix)}"
+        path = f"{parent}/{retired_dir(self.topic_partition, self.local.random.bytes(16), suffix)}"
         self.local.delete(path)
         return path

@@ -21,7 +21,9 @@ from ottla.storage.checkpoint import CorruptCheckpoint, read_partition_metadata
 from ottla.storage.config import INT64_MAX, LogConfig
 from ottla.storage.cut import Cut, remove_segments
 from ottla.storage.epoch_cache import EpochCache
+from ottla.storage.local_log import LocalLog
 from ottla.storage.log import Log
+from ottla.storage.log_producers import LogProducers
 from ottla.storage.names import (
     CLEANED,
     DELETED,
@@ -116,22 +118,11 @@ def open_log(
             mend_txn_index(segment, ProducerStates(topic_partition), snapshots, segments, log_start_offset)
     epochs.truncate_end(active.end_offset)
     epochs.truncate_start(log_start_offset)
-    log = Log(
-        disk,
-        random,
-        dir,
-        topic_partition,
-        _topic_id(disk, dir),
-        config,
-        epochs,
-        segments,
-        log_start_offset,
-        active.end_offset if found.clean else found.recovery_point,
-        cache,
-        now_ms,
-        producers,
-        snapshots,
-    )
+    recovery_point = active.end_offset if found.clean else found.recovery_point
+    local = LocalLog(disk, random, dir, config, segments, recovery_point, cache)
+    log_producers = LogProducers(producers, snapshots)
+    topic_id = _topic_id(disk, dir)
+    log = Log(topic_partition, topic_id, local, epochs, log_producers, log_start_offset, recovery_point, now_ms)
     log.cleaned_offset = found.cleaned_offset
     return log
 
@@ -146,25 +137,13 @@ def new_log(
     now_ms: int,
 ) -> Log:
     """Create a log in a directory that does not exist, with as few disk operations as possible: a topic may have thousands of
-    partitions. Nothing is flushed: see `Log.flush_plan`."""
+    partitions. Nothing is flushed: see `LogFlushes.plan`."""
     disk.make_dirs(dir)
     segment = Segment.create(disk, dir, 0, config, random, now_ms, cache, in_new_dir=True)
-    return Log(
-        disk,
-        random,
-        dir,
-        topic_partition,
-        ZERO_UUID,
-        config,
-        EpochCache(disk, f"{dir}/{EPOCH_CHECKPOINT}"),
-        [segment],
-        log_start_offset=0,
-        recovery_point=0,
-        cache=cache,
-        now_ms=now_ms,
-        producers=ProducerStates(topic_partition),
-        snapshots=Snapshots(disk, dir, []),
-    )
+    local = LocalLog(disk, random, dir, config, [segment], 0, cache)
+    epochs = EpochCache(disk, f"{dir}/{EPOCH_CHECKPOINT}")
+    producers = LogProducers(ProducerStates(topic_partition), Snapshots(disk, dir, []))
+    return Log(topic_partition, ZERO_UUID, local, epochs, producers, log_start_offset=0, recovery_point=0, now_ms=now_ms)
 
 
 @dataclass(frozen=True, slots=True)

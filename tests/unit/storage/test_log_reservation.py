@@ -89,12 +89,12 @@ def test_what_is_reserved_goes_back_when_nothing_was_written_for_a_while() -> No
     disk = MemoryDisk()
     _, log = new_log(disk, CONFIG)
     fill(log, 3 * MB)
-    log.release_if_idle()
+    log.local.release_if_idle()
     assert reserved_bytes(disk), "it was written to just now"
     append(log, NOW_MS)
-    log.release_if_idle()
+    log.local.release_if_idle()
     assert reserved_bytes(disk)
-    log.release_if_idle()
+    log.local.release_if_idle()
     assert reserved_bytes(disk) == 0
     append(log, NOW_MS)
     assert reserved_bytes(disk), "and is taken again when more comes"
@@ -119,7 +119,7 @@ def test_it_goes_back_before_the_last_flush() -> None:
     disk = MemoryDisk()
     _, log = new_log(disk, CONFIG)
     fill(log, 2 * MB)
-    log.closing_plan()
+    log.flushes.closing_plan()
     assert reserved_bytes(disk) == 0
 
 

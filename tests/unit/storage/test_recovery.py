@@ -431,13 +431,13 @@ def test_truncate_below_the_first_segment_starts_over() -> None:
 
 def test_flush_that_ran_while_the_log_was_cut_moves_no_recovery_point() -> None:
     _, log = filled()
-    plan = log.flush_plan()
+    plan = log.flushes.plan()
     assert plan is not None
     log.truncate_to(10)
     for _ in range(20):
         append(log, 1, leader_epoch=8)
     plan.run()
-    log.flushed(plan)
+    log.flushes.completed(plan)
     assert log.recovery_point <= 10
 
 
@@ -447,7 +447,7 @@ def test_f14_flush_covers_all_segments_since_the_recovery_point_once() -> None:
     log.flush(NOW_MS)
     flushed = [step for step in disk.steps if step.startswith("flush ") and step.endswith(".log")]
     assert len(flushed) == len(log.segments)
-    assert log.flush_plan() is None
+    assert log.flushes.plan() is None
     assert log.recovery_point == 40
     append(log, 1, leader_epoch=4)
     disk.steps.clear()

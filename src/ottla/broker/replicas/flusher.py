@@ -62,11 +62,11 @@ class Flusher:
         if partition.is_offline or log.closed:
             return
         try:
-            plan = log.flush_plan()
+            plan = log.flushes.plan()
         except OSError as error:
             self._disk_work.directory_failed(partition.data_dir, error)
             return
         began = self._clock.monotonic()
         if plan is not None and await self._disk_work.run(partition.data_dir, plan.run):
             self.took_s.add(self._clock.monotonic() - began)
-            log.flushed(plan, self._clock.now_ms())
+            log.flushes.completed(plan, self._clock.now_ms())

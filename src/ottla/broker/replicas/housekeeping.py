@@ -77,7 +77,7 @@ class Housekeeping:
                 continue
             try:
                 removed = partition.log.apply_retention(self._clock_watch.now_ms())
-                partition.log.release_if_idle()
+                partition.log.local.release_if_idle()
             except OSError as error:
                 self._partitions.data_dirs.fail(partition.data_dir, error)
                 continue

@@ -7,9 +7,9 @@ from typing import Any
 from ottla.broker.controller.producer_ids import ProducerIds
 from ottla.errors import ErrorCode, KafkaError
 from ottla.sim.bugs.registry import Patch, bug
-from ottla.storage import log as log_module
-from ottla.storage import recovery, snapshot
+from ottla.storage import log_producers, recovery, snapshot
 from ottla.storage.log import Log
+from ottla.storage.log_producers import LogProducers
 from ottla.storage.producer_state import ProducerStates
 from ottla.storage.results import AppendInfo
 from ottla.storage.snapshot import Snapshots
@@ -79,7 +79,7 @@ def snapshots_not_truncated() -> list[Patch]:
 
 @bug("truncation does not take producer state back", world="log", seeds_max=40)
 def producers_not_truncated() -> list[Patch]:
-    return [(log_module, "rebuild", lambda *arguments: None)]
+    return [(log_producers, "rebuild", lambda *arguments: None)]
 
 
 @bug("a damaged producer snapshot is accepted", world="log", seeds_max=100)
@@ -94,12 +94,12 @@ def damaged_snapshot_accepted() -> list[Patch]:
 
 @bug("truncation of a follower does not take producer state back", world="cluster", seeds_max=40)
 def follower_producers_not_truncated() -> list[Patch]:
-    return [(log_module, "rebuild", lambda *arguments: None)]
+    return [(log_producers, "rebuild", lambda *arguments: None)]
 
 
 @bug("followers do not update producer state", world="cluster", seeds_max=20)
 def followers_forget_producers() -> list[Patch]:
-    return [(Log, "_note_producers", lambda self, data, batches: None)]
+    return [(LogProducers, "replicated", lambda self, data, batches: [])]
 
 
 # --- producer ids

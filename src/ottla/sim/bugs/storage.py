@@ -15,6 +15,7 @@ from ottla.storage.data_dir import DataDir
 from ottla.storage.epoch_cache import EpochCache
 from ottla.storage.flush import FlushPlan
 from ottla.storage.log import Log
+from ottla.storage.log_flushes import LogFlushes
 from ottla.storage.offset_index import OffsetIndex
 from ottla.storage.segment import Segment
 from ottla.storage.segment_files import SegmentFiles
@@ -103,28 +104,28 @@ def epochs_not_truncated() -> list[Patch]:
 
 @bug("the recovery point moves before the flush", world="log", seeds_max=20)
 def recovery_point_early() -> list[Patch]:
-    original = Log.flush_plan
+    original = LogFlushes.plan
 
-    def flush_plan(self: Log) -> FlushPlan | None:
+    def plan_flush(self: LogFlushes) -> FlushPlan | None:
         plan = original(self)
         if plan is not None:
             self.recovery_point = plan.end_offset
         return plan
 
-    return [(Log, "flush_plan", flush_plan)]
+    return [(LogFlushes, "plan", plan_flush)]
 
 
 @bug("the directory of new segments is not flushed", world="log", seeds_max=20)
 def directory_not_flushed() -> list[Patch]:
-    original = Log.flush_plan
+    original = LogFlushes.plan
 
-    def flush_plan(self: Log) -> FlushPlan | None:
+    def plan_flush(self: LogFlushes) -> FlushPlan | None:
         plan = original(self)
         if plan is not None:
             plan.dirs.clear()
         return plan
 
-    return [(Log, "flush_plan", flush_plan)]
+    return [(LogFlushes, "plan", plan_flush)]
 
 
 @bug("a checkpoint is written in place", world="log", seeds_max=60)

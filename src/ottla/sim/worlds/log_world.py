@@ -387,11 +387,11 @@ class LogWorld:
             assert owner_log is not None
             plan.run()
             owner.name_flushed = True
-            owner_log.flushed(plan, self.now_ms)
+            owner_log.flushes.completed(plan, self.now_ms)
             self.trace.add(f"{owner.partition} flushed {plan.end_offset}, recovery point {owner_log.recovery_point}")
             owner.check_marks()
         elif not any(owner is kept for owner, _ in self.plans):
-            made = log.flush_plan()
+            made = log.flushes.plan()
             if made is not None:
                 self.plans.append((kept, made))
 
