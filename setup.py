@@ -41,6 +41,7 @@ HOT_MODULES = [
     "src/ottla/broker/handlers/heartbeat.py",
     "src/ottla/broker/handlers/offset_commit.py",
     "src/ottla/broker/handlers/produce.py",
+    "src/ottla/broker/handlers/produce_replies.py",
     "src/ottla/broker/replicas/fetch_read.py",
     "src/ottla/broker/replicas/following.py",
     "src/ottla/broker/replicas/leading.py",

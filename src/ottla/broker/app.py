@@ -32,6 +32,7 @@ from ottla.broker.coordinators.transaction_shards import TransactionShards, tran
 from ottla.broker.coordinators.transaction_timeouts import TransactionTimeouts
 from ottla.broker.coordinators.transaction_verifier import TransactionVerifier
 from ottla.broker.handlers import served
+from ottla.broker.handlers.produce_replies import ProduceReplies
 from ottla.broker.metadata.delegation_tokens import DelegationTokens
 from ottla.broker.metadata.identity import find_login_secret, resolve_identity
 from ottla.broker.metadata.local_metadata import LocalMetadata
@@ -503,6 +504,7 @@ class Broker:
             "moves": self.moves,
             "partition_requests": self.controller.partition_requests,
             "partitions": self.partitions,
+            "produce_replies": ProduceReplies(self.partitions, self.purgatory, self.metadata),
             "producer_ids": self.controller.producer_ids,
             "purgatory": self.purgatory,
             "served": served(in_cluster=self.is_in_cluster),

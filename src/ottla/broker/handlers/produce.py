@@ -1,7 +1,6 @@
 """Produce: append record batches to partitions that this broker leads.
 
-acks=0 gets no reply; an error closes the connection, the only way to tell the producer (W01). acks=1 is answered after the
-append, acks=all when the high watermark has passed the records or the timeout is over (F27, `commit_wait`).
+When a request is answered depends on its acks (`produce_replies`).
 Versions 0 to 2 carry message formats that are not stored. They are advertised, because librdkafka takes their absence for an
 ancient broker (KAFKA-18659), and answered with UNSUPPORTED_VERSION. From version 13 on topics are named by id.
 Transactional records are appended if the partition is part of the producer's transaction (`produce_txn`).
@@ -12,16 +11,12 @@ request waits for it, so a producer's batches keep their order.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterator
 from typing import Final, NamedTuple
 
 from ottla.broker.coordinators.transaction_verifier import Refusals, RefusalsLater, TransactionVerifier
-from ottla.broker.handlers.current_leaders import name_leaders
+from ottla.broker.handlers.produce_replies import ProduceReplies, Reply, Wait
 from ottla.broker.handlers.produce_txn import verify
-from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.network.context import CloseConnection, RequestContext
-from ottla.broker.network.purgatory import Purgatory
-from ottla.broker.replicas.commit_wait import CommitWait, wait_for_commits
 from ottla.broker.replicas.large_batches import LargeBatches
 from ottla.broker.replicas.partition import ACKS_ALL, Partition, VerifiedTransaction
 from ottla.broker.replicas.partitions import Partitions
@@ -29,8 +24,6 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.ports import Clock
 from ottla.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
-    LeaderIdAndEpoch,
-    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -44,26 +37,22 @@ from ottla.types import Buffer, TopicPartition
 
 _FORMAT_V2_FROM: Final = 3
 _ZSTD_FROM: Final = 7
-_LEADERS_FROM: Final = 10
 _BUMPS_EPOCHS_FROM: Final = 12
 _TOPIC_IDS_FROM: Final = 13
 _ZSTD: Final = 4
 _ATTRIBUTES_LOW_BYTE: Final = 22
 
-Reply = ProduceResponse | Awaitable[ProduceResponse | None] | None
-
 
 def handle(
     partitions: Partitions,
-    purgatory: Purgatory,
+    produce_replies: ProduceReplies,
     verifier: TransactionVerifier,
     large_batches: LargeBatches,
     clock: Clock,
-    metadata: LocalMetadata,
     request: ProduceRequest,
     context: RequestContext,
 ) -> Reply:
-    return _Produce(partitions, purgatory, verifier, large_batches, clock, metadata, context).answer(request, None)
+    return _Produce(partitions, produce_replies, verifier, large_batches, clock, context).answer(request, None)
 
 
 class _LargeBatch(NamedTuple):
@@ -82,24 +71,22 @@ class _Produce:
     def __init__(
         self,
         partitions: Partitions,
-        purgatory: Purgatory,
+        replies: ProduceReplies,
         verifier: TransactionVerifier,
         large_batches: LargeBatches,
         clock: Clock,
-        metadata: LocalMetadata,
         context: RequestContext,
     ) -> None:
         self._partitions = partitions
-        self._purgatory = purgatory
+        self._replies = replies
         self._verifier = verifier
         self._large_batches = large_batches
         self._clock = clock
-        self._metadata = metadata
         self._context = context
         self._version = context.version
         self._first_error: KafkaError | None = None
-        self._waits: list[tuple[CommitWait, PartitionProduceResponse]] | None = None
-        """Appended records that are not committed yet, each with its place in the response."""
+        self._waits: list[Wait] | None = None
+        """Appended records that are not committed yet."""
         self._large: list[_LargeBatch] | None = None
 
     def answer(self, request: ProduceRequest, validated: list[Checked | KafkaError] | None) -> Reply:
@@ -208,11 +195,12 @@ class _Produce:
         return partition if partition is not None else self._partitions.get(TopicPartition(name, data.index))
 
     def _wait(self, partition: Partition, acks: int, end_offset: int, response: PartitionProduceResponse) -> None:
-        # After an ISR shrink nothing commits before enough replicas are back (R12, R13): the producer retries.
-        wait = CommitWait(self._partitions, partition, end_offset, acks, ends_under_min_isr=acks == ACKS_ALL)
         if self._waits is None:
             self._waits = []
-        self._waits.append((wait, response))
+        self._waits.append((self._replies.wait(partition, acks, end_offset), response))
+
+    def _reply(self, request: ProduceRequest, topics: list[TopicProduceResponse]) -> Reply:
+        return self._replies.reply(request, self._context, topics, self._waits, self._first_error)
 
     def _failed(self, index: int, error: KafkaError) -> PartitionProduceResponse:
         if self._first_error is None:
@@ -224,54 +212,6 @@ class _Produce:
         partition = self._partitions.by_key.get((name, data.index)) if name is not None else None
         if partition is not None and partition.traffic is not None:
             partition.traffic.append_failed(error, len(data.records) if data.records is not None else 0)
-
-    # Replies
-
-    def _reply(self, request: ProduceRequest, topics: list[TopicProduceResponse]) -> Reply:
-        """The response, at once or when the records are committed."""
-        if request.acks == 0:
-            if self._first_error is not None:
-                raise CloseConnection(f"an acks=0 Produce request failed: {self._first_error}")
-            return None
-        response = ProduceResponse(responses=topics)
-        if self._waits is not None:
-            return self._reply_when_committed(request, response, self._waits)
-        if self._first_error is not None:
-            self._name_leaders(response)
-        return response
-
-    def _reply_when_committed(
-        self, request: ProduceRequest, response: ProduceResponse, waits: list[tuple[CommitWait, PartitionProduceResponse]]
-    ) -> Reply:
-        commits = [wait for wait, _ in waits]
-        return wait_for_commits(self._purgatory, commits, request.timeout_ms, lambda: self._committed(response))
-
-    def _committed(self, response: ProduceResponse) -> ProduceResponse:
-        """The response once every wait is done."""
-        for wait, answer in self._waits or ():
-            answer.error_code = int(wait.error.code) if wait.error is not None else 0
-        if any(answer.error_code for topic in response.responses for answer in topic.partition_responses):
-            self._name_leaders(response)
-        return response
-
-    def _name_leaders(self, response: ProduceResponse) -> None:
-        """Name the leaders of partitions that other brokers lead (KIP-951)."""
-        if self._version >= _LEADERS_FROM:
-            response.node_endpoints = name_leaders(
-                self._partitions,
-                self._metadata,
-                self._context.listener_name,
-                self._led_elsewhere(response),
-                LeaderIdAndEpoch,
-                NodeEndpoint,
-            )
-
-    def _led_elsewhere(self, response: ProduceResponse) -> Iterator[tuple[TopicPartition, PartitionProduceResponse]]:
-        for topic in response.responses:
-            name = self._partitions.topic_name(topic.topic_id) if self._version >= _TOPIC_IDS_FROM else topic.name
-            for answer in topic.partition_responses:
-                if name is not None and answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                    yield TopicPartition(name, answer.index), answer
 
     # Large batches
 
@@ -317,22 +257,14 @@ class _Produce:
         again = ProduceRequest(
             transactional_id=request.transactional_id, acks=request.acks, timeout_ms=request.timeout_ms, topic_data=topics
         )
-        produce = _Produce(
-            self._partitions,
-            self._purgatory,
-            self._verifier,
-            self._large_batches,
-            self._clock,
-            self._metadata,
-            self._context,
-        )
+        produce = _Produce(self._partitions, self._replies, self._verifier, self._large_batches, self._clock, self._context)
         reply = await _awaited(produce.answer(again, validated))
         response = await _awaited(others)
         if reply is not None:
             for batch, answer in zip(large, reply.responses, strict=True):
                 batch.responses.extend(answer.partition_responses)
             if response is not None and reply.node_endpoints:
-                self._name_leaders(response)
+                self._replies.name_leaders(response, self._context)
         return response
 
 

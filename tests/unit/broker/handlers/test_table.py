@@ -27,6 +27,7 @@ PARTS = {
     "moves",
     "partition_requests",
     "partitions",
+    "produce_replies",
     "producer_ids",
     "purgatory",
     "served",
