@@ -12,7 +12,7 @@ from ottla.client.offsets import commit_offsets
 from ottla.client.options import plain_options
 from ottla.client.transactions import CommittedOffset, add_offsets, end_txn, init_producer_id, txn_offset_commit
 from ottla.errors import KafkaError
-from ottla.pipelines import PipelineError, graph, loading, project
+from ottla.pipelines import PipelineError, graph, loading, project, switching
 from ottla.pipelines.reset import reset
 from ottla.pipelines.running import PipelineRun
 from ottla.pipelines.status import status
@@ -84,3 +84,15 @@ def test_a_driver_killed_in_the_midst_of_a_commit_is_succeeded_at_once(tmp_path:
         assert run.project.version == "1"
         with pytest.raises(KafkaError):
             end_txn(client, "held.first", producer, commit=True)
+
+
+def test_the_first_run_waits_for_the_coordinator_of_its_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster makes the topic of committed offsets when the first group asks: that takes longer than a commit."""
+    from ottla.testing import Broker
+
+    monkeypatch.setattr(switching, "_COMMIT_S", 0.001)
+    file = tmp_path / "first.py"
+    file.write_text(TWO_STEPS)
+    with Broker() as broker:
+        settings = project.override(project.read(file), bootstrap_servers=broker.bootstrap_servers)
+        assert PipelineRun(cast(Any, None), settings, graph.plan(loading.load(file))).project.version == "1"

@@ -29,7 +29,7 @@ from ottla.types import ProducerIdAndEpoch, TopicPartition
 HOLD_MS = 60_000
 _TIMEOUT_MS = 20_000
 _ATTEMPTS = 50
-_COMMIT_S = 0.5
+_COMMIT_S = 2.0
 """A driver that lives commits a transaction in milliseconds."""
 
 
@@ -59,11 +59,12 @@ def end_dead_transactions(client: Client, project: Project, flows: Iterable[str]
     for flow in flows:
         group_id = project.group_id(flow)
         try:
+            committed_offsets(client, group_id)  # its coordinator may have to be made first, which takes longer
             committed_offsets(client, group_id, require_stable=True, timeout_s=_COMMIT_S)
-        except KafkaError as error:
-            if error.code != ErrorCode.UNSTABLE_OFFSET_COMMIT:
-                raise
-            init_producer_id(client, group_id, project.transaction_timeout_ms)
+        except (KafkaError, BrokerAway) as error:
+            # Any other error comes again when the progress is read, with more patience.
+            if isinstance(error, KafkaError) and error.code == ErrorCode.UNSTABLE_OFFSET_COMMIT:
+                init_producer_id(client, group_id, project.transaction_timeout_ms)
 
 
 def live_project(client: Client, project: Project, flows: Iterable[str], *, stable: bool = True) -> Project:
