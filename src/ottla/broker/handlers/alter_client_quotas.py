@@ -47,7 +47,7 @@ def _words(one: Entity) -> str:
 
 
 def _quota_words(changes: list[tuple[str, float | None]]) -> str:
-    return ", ".join(f"delete {name}" if value is None else f"{name}={value:g}" for name, value in changes)
+    return ", ".join(f"delete {name}" if value is None else f"{name}={value:.15g}" for name, value in changes)
 
 
 def _planned(one: Entity, changes: list[tuple[str, float | None]], config: Mapping[str, str]) -> dict[str, str]:

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import logging
 import math
+
+import pytest
 
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
@@ -26,6 +29,16 @@ def test_quotas_are_set_and_removed(version: int) -> None:
             assert dict(broker.controller.config_requests.clients.get(ALICE, {})) == kept
 
     on_broker(test)
+
+
+def test_a_change_is_logged_with_all_its_digits(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(broker: MetadataBroker) -> None:
+        ops = OpData(key="producer_byte_rate", value=1048576.0), OpData(key="request_percentage", value=12.5)
+        await broker.ask("alter_client_quotas", 1, AlterClientQuotasRequest(entries=[entry("alice", *ops)]))
+
+    with caplog.at_level(logging.INFO, "ottla.broker.handlers"):
+        on_broker(test)
+    assert "altered the quotas of user alice: producer_byte_rate=1048576, request_percentage=12.5" in caplog.text
 
 
 @every_version("alter_client_quotas")
