@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -20,6 +22,9 @@ _TYPES: Final = {
     1: "boolean", 2: "string", 3: "int", 4: "short", 5: "long", 6: "double", 7: "list", 8: "class", 9: "password"
 }  # fmt: skip
 _DEFAULT: Final = 5
+_TAG: Final = re.compile(r"</?(?:a|b|br|code|div|em|i|li|ol|p|pre|span|strong|tt|ul)(?:\s[^<>]*)?/?>", re.IGNORECASE)
+_BREAK: Final = re.compile(r"</?(?:p|br|ul|ol|li|div)\b", re.IGNORECASE)
+_SPACE: Final = re.compile(r"\s+")
 
 CONFIG = document(
     name=STRING,
@@ -65,10 +70,15 @@ def _document(entry: Any, ours: Any) -> dict[str, Any]:
         "read_only": entry.read_only,
         "sensitive": entry.is_sensitive,
         "type": _TYPES.get(entry.config_type) or (None if ours is None else ours.type.name.lower()),
-        "documentation": entry.documentation or (None if ours is None else ours.doc),
+        "documentation": plain(entry.documentation) if entry.documentation else None if ours is None else ours.doc,
         "default": _default_of(entry, ours),
         "synonyms": synonyms,
     }
+
+
+def plain(documentation: str) -> str:
+    """Without HTML, which Apache Kafka writes into what it says of its settings."""
+    return _SPACE.sub(" ", html.unescape(_TAG.sub(lambda tag: " " if _BREAK.match(tag[0]) else "", documentation))).strip()
 
 
 def _default_of(entry: Any, ours: Any) -> str | None:
