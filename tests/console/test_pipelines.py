@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from tests.console.running import RunningConsole, running_console
 from tests.kit.subject import Subject
@@ -87,12 +88,14 @@ def test_a_pipeline_is_stopped_killed_run_again_and_reset(subject: Subject, topi
     written = threading.Event()
     count = 0
 
-    def write(console: RunningConsole) -> None:
+    def write() -> None:
         nonlocal count
+        producer = Producer({"bootstrap.servers": subject.bootstrap_servers, "enable.idempotence": True, "log_level": 0})
         while not written.is_set():
-            records = [{"value": json.dumps({"id": number})} for number in range(count, count + 20)]
-            console.post(f"/api/topics/{topic}/records", {"records": records})
-            count += 20
+            for _ in range(20):
+                producer.produce(topic, json.dumps({"id": count}))
+                count += 1
+            assert producer.flush(60) == 0
             written.wait(0.2)
 
     with running_console(subject.bootstrap_servers, "--pipeline", str(file)) as console:
@@ -119,7 +122,7 @@ def test_a_pipeline_is_stopped_killed_run_again_and_reset(subject: Subject, topi
         # A console runs again what has run before.
         assert console.refused("POST", f"{pipeline}/run", 404)["code"] == "NOT_FOUND"
         command = [sys.executable, "-m", "ottla", "pipeline", "run", str(file), "-b", subject.bootstrap_servers]
-        writer = threading.Thread(target=write, args=(console,))
+        writer = threading.Thread(target=write)
         writer.start()
         with subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True) as first:
             runs(20)
