@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
@@ -36,9 +36,10 @@ def health_of(points: Sequence[Point]) -> str:
     return "bad" if "bad" in levels else "warning" if "warning" in levels else "ok"
 
 
-def points_of(snapshot: Snapshot) -> list[Point]:
-    """The worst first."""
-    found = [*_brokers(snapshot), *_topics(snapshot), *_transactions(snapshot), *_groups(snapshot), *_unread(snapshot)]
+def points_of(snapshot: Snapshot, pipelines: Sequence[Mapping[str, Any]] = ()) -> list[Point]:
+    """The worst first. `pipelines` is what they have published."""
+    of_cluster = [*_brokers(snapshot), *_topics(snapshot), *_transactions(snapshot), *_groups(snapshot), *_unread(snapshot)]
+    found = [*of_cluster, *_pipelines(pipelines)]
     found.sort(key=lambda point: (_ORDER.index(point.level), point.kind))
     return found[:_SHOWN_MAX]
 
@@ -109,6 +110,18 @@ def _left_s_of(progress: GroupProgress) -> float | None:
         if each.lead_s is not None and each.lag_s is not None and each.lead_s <= _LEAD_S and each.lead_s < each.lag_s
     )
     return min(soon, default=None)
+
+
+def _pipelines(pipelines: Sequence[Mapping[str, Any]]) -> Iterator[Point]:
+    for pipeline in pipelines:
+        name, href = pipeline["pipeline"], f"/pipelines/{quote(pipeline['pipeline'], safe='')}"
+        for flow in pipeline["flows"]:
+            error = flow.get("error") or {}
+            if flow["state"] == "failed":
+                text = f"pipeline {name}: flow {flow['flow']} failed: {error.get('message', 'it does not say why')}"
+                yield Point("warning", "pipeline_failed", text, href)
+            elif flow["state"] == "lost":
+                yield Point("warning", "pipeline_lost", f"pipeline {name}: the driver of flow {flow['flow']} is not heard", href)
 
 
 def _unread(snapshot: Snapshot) -> Iterator[Point]:

@@ -21,7 +21,7 @@ class ConsolePage:
 
 
 PAGES = (
-    ConsolePage("/", ("Overview", "Needs attention", "orders.dlq", LAGGING), "overview"),
+    ConsolePage("/", ("Overview", "Needs attention", "orders.dlq", "flow revenue failed", LAGGING), "overview"),
     ConsolePage("/brokers", ("controller", "Leader skew"), "brokers"),
     ConsolePage("/brokers/{broker}", ("Log directories", "orders-clean"), "broker"),
     ConsolePage("/brokers/{broker}?tab=configs&search=log.retention", ("log.retention.bytes",)),

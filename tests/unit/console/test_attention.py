@@ -61,3 +61,17 @@ def test_a_topic_that_fills() -> None:
 
 def test_records_that_are_lost() -> None:
     assert warned((0, 0, 100), (10, 60, 100), committed=50) == ["group reports has lost records: retention passed its offsets"]
+
+
+def test_a_pipeline_that_failed_or_is_not_heard() -> None:
+    reading = ClusterReading(0, "c", 1, [BrokerNode(1, "host", 1, "")], {}, [])
+    flows = [
+        {"flow": "clean", "state": "running", "error": None},
+        {"flow": "revenue", "state": "failed", "error": {"message": "no column amonut"}},
+        {"flow": "totals", "state": "lost", "error": None},
+    ]
+    found = points_of(Snapshot(reading, {}, {}, True, 0.0, {}), [{"pipeline": "my shop", "flows": flows}])
+    assert [(each.text, each.href) for each in found] == [
+        ("pipeline my shop: flow revenue failed: no column amonut", "/pipelines/my%20shop"),
+        ("pipeline my shop: the driver of flow totals is not heard", "/pipelines/my%20shop"),
+    ]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ottla.cli.failure import Failure
 from ottla.console.attention import health_of, points_of
 from ottla.console.cluster import Cluster
 from ottla.console.console import Console
@@ -15,6 +18,7 @@ from ottla.console.sse import event_stream
 from ottla.console.watch import Snapshot, lag_of, lag_s_of
 
 _SHOWN = 10
+_PUBLISHED = "__ottla_pipelines"
 
 OVERVIEW = document(
     cluster_id=STRING,
@@ -41,7 +45,7 @@ OVERVIEW = document(
 )
 
 
-def overview_document(cluster: Cluster, snapshot: Snapshot) -> dict[str, Any]:
+def overview_document(cluster: Cluster, snapshot: Snapshot, pipelines: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
     reading = snapshot.reading
     known = {node.broker_id for node in reading.brokers}
     replicas = {
@@ -51,7 +55,7 @@ def overview_document(cluster: Cluster, snapshot: Snapshot) -> dict[str, Any]:
         for broker in (*each.replicas, *each.isr)
     }
     sizes = [node.log_bytes for node in reading.brokers]
-    attention = points_of(snapshot)
+    attention = points_of(snapshot, pipelines)
     busiest = sorted(snapshot.rates.items(), key=lambda pair: (-pair[1], pair[0]))[:_SHOWN]
     behind = sorted(
         ((lag, name) for name, progress in snapshot.groups.items() if (lag := lag_of(progress)) is not None),
@@ -91,13 +95,23 @@ def leader_bytes(snapshot: Snapshot, topic: str) -> int | None:
     return sum(known) if sizes and len(known) == len(sizes) else None
 
 
+async def _document(call: Call) -> dict[str, Any]:
+    snapshot = await call.watch.first()
+    pipelines: Sequence[Mapping[str, Any]] = ()
+    if _PUBLISHED in snapshot.reading.topics:
+        # Who may not read what pipelines publish sees the overview without them.
+        with contextlib.suppress(Failure):
+            pipelines = await call.blocking(call.published.documents)
+    return overview_document(call.session.cluster, snapshot, pipelines)
+
+
 async def get_overview(console: Console, call: Call) -> Answer:
-    return overview_document(call.session.cluster, await call.watch.first())
+    return await _document(call)
 
 
 async def live_overview(console: Console, call: Call) -> Answer:
     async def view() -> View:
-        return View(overview_document(call.session.cluster, await call.watch.first()))
+        return View(await _document(call))
 
     return event_stream(follow(call.watch, view))
 
