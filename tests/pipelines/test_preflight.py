@@ -101,3 +101,21 @@ def test_a_wrong_java_home_is_one_line_before_a_broker_is_asked(
         first, hint = stderr.splitlines()
         assert first == f"error: Spark needs Java 17 or 21: JAVA_HOME={home} {said}"
         assert hint.startswith("  install Java 17 or 21 (Debian: openjdk-17-jre-headless")
+
+
+def test_a_jar_of_a_table_format_for_another_spark_is_refused_by_name() -> None:
+    iceberg = {"spark.jars": "/jars/x.jar,/jars/iceberg-spark-runtime-4.1_2.13-1.12.0.jar"}
+    preflight.check_jars(iceberg, "4.1.4")
+    with pytest.raises(PipelineError) as caught:
+        preflight.check_jars(iceberg, "4.3.0")
+    assert caught.value.message == "iceberg-spark-runtime-4.1_2.13 in spark.jars is made for Spark 4.1, this is Spark 4.3.0"
+    with pytest.raises(PipelineError, match=r"made for Spark 4\.2"):
+        preflight.check_jars({"spark.jars.packages": "io.delta:delta-spark_4.2_2.13:4.4.0"}, "4.1.4")
+    preflight.check_jars({"spark.jars.packages": "io.delta:delta-spark_4.2_2.13:4.4.0"}, "4.2.1")
+    preflight.check_jars({"spark.jars": "/jars/postgresql-42.7.8.jar,/jars/delta-spark_2.13-4.0.1.jar"}, "4.3.0")
+
+
+def test_such_a_jar_is_refused_before_spark_starts(file: Path) -> None:
+    code, stdout, stderr = ottla("check", file, "--conf", "spark.jars=/jars/delta-spark_4.1_2.13-4.4.0.jar")
+    assert (code, stdout) == (1, "")
+    assert "error: delta-spark_4.1_2.13 in spark.jars is made for Spark 4.1, this is Spark " in stderr

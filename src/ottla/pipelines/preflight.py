@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import tempfile
+from collections.abc import Mapping
 
 from ottla.pipelines.checkpoint import local_folder
 from ottla.pipelines.definitions import Files, Table
@@ -17,6 +18,8 @@ _LOCAL = re.compile(r"local(\[(\d+|\*)(\s*,\s*\d+)?\])?|local-cluster\[.+\]")
 _REMOTE = re.compile(r"spark://.+|yarn|k8s://.+")
 _STANDALONE = "spark://"
 _CONNECT_TIMEOUT_S = 3.0
+_JARS_OF_ONE_SPARK = re.compile(r"((?:delta-spark|iceberg-spark-runtime)[_-](\d+\.\d+)_[\d.]+)")
+"""The names of Delta's and Iceberg's jars say for which Spark they are made."""
 
 
 def check_master_name(master: str) -> None:
@@ -42,6 +45,17 @@ def check_master_answers(master: str) -> None:
     raise PipelineError(
         f"no Spark master answers: {'; '.join(problems)}", hint="nothing was read or written; start it, or change --master"
     )
+
+
+def check_jars(conf: Mapping[str, str], spark: str) -> None:
+    """PipelineError if a jar of a table format is made for another Spark than this version: it would fail at some batch."""
+    for setting in ("spark.jars", "spark.jars.packages"):
+        for jar, made_for in _JARS_OF_ONE_SPARK.findall(conf.get(setting, "")):
+            if made_for != ".".join(spark.split(".")[:2]):
+                raise PipelineError(
+                    f"{jar} in {setting} is made for Spark {made_for}, this is Spark {spark}",
+                    hint="use the jar for this Spark, if there is one",
+                )
 
 
 def check_java() -> None:

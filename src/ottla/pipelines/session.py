@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ottla.pipelines import scratch
 from ottla.pipelines.failure import PipelineError
 from ottla.pipelines.java import java_home
+from ottla.pipelines.preflight import check_jars
 from ottla.pipelines.spark_errors import first_line
 
 if TYPE_CHECKING:
@@ -45,9 +46,11 @@ _PACKAGES = ("ottla", "pyspark_ottla")
 def start(name: str, master: str, conf: Mapping[str, str], *, ship: bool = True) -> SparkSession:
     """The session of this process, started if there is none. PipelineError if Spark or Java is missing."""
     try:
+        import pyspark
         from pyspark.sql import SparkSession
     except ImportError:
         raise PipelineError("PySpark is not installed", hint="install it with: pip install 'ottla[spark]'") from None
+    check_jars(conf, pyspark.__version__)
     if master.startswith("yarn") and not {"HADOOP_CONF_DIR", "YARN_CONF_DIR"} & os.environ.keys():
         hint = "set HADOOP_CONF_DIR to the directory that holds yarn-site.xml"
         raise PipelineError("Spark does not know where YARN is", hint=hint)
