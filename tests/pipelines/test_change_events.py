@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import json
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ottla import pipelines as p
+from ottla.client.schema_registry import RegistryOptions, SchemaRegistry
 from ottla.pipelines import PipelineError
+from ottla.schemas.framing import write_id
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ottla.testing import Registry
     from tests.kit.databases import Database
     from tests.pipelines.conftest import Shop
 
@@ -115,3 +121,121 @@ p.sql(orders, to=p.sink("{source}-out", key="id", delete_when="{when}"), name="c
             shop.run(shop.pipeline(text.format(source=source, when=when)))
         assert caught.value.place is not None
         assert caught.value.place.line == 5
+
+
+# As Debezium's connector for PostgreSQL registers it through an Avro converter.
+ENVELOPE = {
+    "type": "record",
+    "name": "Envelope",
+    "namespace": "shop.public.things",
+    "fields": [
+        {
+            "name": "before",
+            "type": [
+                "null",
+                {
+                    "type": "record",
+                    "name": "Value",
+                    "fields": [
+                        {"name": "id", "type": "long"},
+                        {"name": "name", "type": ["null", "string"], "default": None},
+                        {
+                            "name": "price",
+                            "type": ["null", {"type": "bytes", "logicalType": "decimal", "precision": 8, "scale": 2}],
+                        },
+                    ],
+                    "connect.name": "shop.public.things.Value",
+                },
+            ],
+            "default": None,
+        },
+        {"name": "after", "type": ["null", "Value"], "default": None},
+        {
+            "name": "source",
+            "type": {
+                "type": "record",
+                "name": "Source",
+                "namespace": "io.debezium.connector.postgresql",
+                "fields": [{"name": "table", "type": "string"}, {"name": "lsn", "type": ["null", "long"], "default": None}],
+                "connect.name": "io.debezium.connector.postgresql.Source",
+            },
+        },
+        {"name": "op", "type": "string"},
+        {"name": "ts_ms", "type": ["null", "long"], "default": None},
+    ],
+    "connect.name": "shop.public.things.Envelope",
+}
+KEY = {"type": "record", "name": "Key", "namespace": "shop.public.things", "fields": [{"name": "id", "type": "long"}]}
+
+
+@pytest.mark.slow
+def test_f82_avro_events_of_a_registry_reach_a_compacted_topic(shop: Shop, ottla_registry: Registry) -> None:
+    """As Debezium with an Avro converter writes them: byte 0, the id of the schema, and the event."""
+    import fastavro
+
+    source, out, letters = shop.topic("changes"), shop.topic("out"), shop.topic("dlq")
+    client = SchemaRegistry(RegistryOptions(ottla_registry.url))
+
+    def framed(subject: str, schema: dict[str, Any], document: Any) -> bytes:
+        stream = io.BytesIO()
+        fastavro.schemaless_writer(stream, fastavro.parse_schema(schema), document)
+        return write_id(client.register(f"{source}-{subject}", "AVRO", json.dumps(schema))) + stream.getvalue()
+
+    def row(number: int, name: str | None, price: str | None) -> dict[str, Any]:
+        return {"id": number, "name": name, "price": None if price is None else Decimal(price)}
+
+    def record(op: str, number: int, before: Any, after: Any) -> Any:
+        found = {"before": before, "after": after, "op": op, "ts_ms": 1, "source": {"table": "things", "lsn": 5}}
+        return framed("key", KEY, {"id": number}), framed("value", ENVELOPE, found)
+
+    removed = record("d", 2, row(2, None, None), None)
+    shop.produce(
+        source,
+        [
+            record("r", 1, None, row(1, "ada", "1.50")),
+            record("c", 2, None, row(2, "bob", "2.00")),
+            record("c", 3, None, row(3, "eve", None)),
+            record("u", 1, row(1, "ada", "1.50"), row(1, "ada", "10.25")),
+            removed,
+            (removed[0], None),
+            (record("d", 3, None, None)[0], None),  # compaction has taken the event itself
+            (b"no key", None),
+            (removed[0], b"no event"),
+        ],
+    )
+    file = shop.pipeline(f"""
+from ottla import pipelines as p
+
+events = p.debezium(subject="{source}-value", registry="{ottla_registry.url}", columns=("op",))
+changes = p.source("{source}", events, name="changes", dead_letter="{letters}")
+p.sql(changes, to=p.sink("{out}", key="id"), name="topic", query="SELECT * FROM changes")
+""")
+    shop.run(file)
+    latest = {message.key(): message.value() for message in shop.read(out)}
+    assert {key: value and json.loads(value) for key, value in latest.items()} == {
+        b"1": {"id": 1, "name": "ada", "price": 10.25, "op": "u"},
+        b"2": None,
+        b"3": None,
+    }
+    reasons = [dict(message.headers())["ottla.reason"].decode() for message in shop.read(letters)]
+    assert len(reasons) == 2
+    assert all(reason.startswith("no value of a schema registry") for reason in reasons)
+    wrong = (
+        file.read_text().replace(f"{source}-value", f"{source}-key").replace("columns=", f'key_subject="{source}-key", columns=')
+    )
+    file.write_text(wrong)
+    with pytest.raises(PipelineError, match="has no field 'before': it is no change event"):
+        shop.run(file, storage=str(shop.folder / "other"))
+
+
+def test_change_events_have_a_schema_or_a_subject() -> None:
+    with pytest.raises(PipelineError, match="either a schema, as JSON, or a subject, as Avro"):
+        p.debezium()
+    with pytest.raises(PipelineError, match="either a schema, as JSON, or a subject, as Avro"):
+        p.debezium("id long", subject="things-value")
+    with pytest.raises(PipelineError, match="the subject of the keys of 'things' is not known"):
+        p.debezium(subject="things")
+    with pytest.raises(PipelineError, match="'dateFormat' is an option of JSON"):
+        p.debezium(subject="things-value", dateFormat="yyyy")
+    with pytest.raises(PipelineError, match="type 'lung' is unknown"):
+        p.source("things", p.debezium("id lung"))

@@ -128,7 +128,7 @@ def source(
         raise PipelineError(
             "a JSON source needs a schema", place, hint='give one in Spark\'s DDL: p.json("id long, at timestamp")'
         )
-    if isinstance(value, Json):
+    if isinstance(value, Json | Debezium):
         _check_ddl(value.schema, place)
     if key is not None:
         _check_value(key, place, "key")

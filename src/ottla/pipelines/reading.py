@@ -121,8 +121,11 @@ def parsed(raw: DataFrame, source: Source) -> DataFrame:
         found = raw.withColumn(_VALUE, avro.decoder(schema, returns, _CORRUPT)(value))
         reason = F.when(value.isNull(), no_reason).otherwise(F.col(f"{_VALUE}.{_CORRUPT}"))
     elif isinstance(source.value, Debezium):
-        row = struct(source.value.schema, source.place)
-        found, reason = change_events.read(raw, row, source.value.columns, dict(source.value.options), _VALUE, _CORRUPT)
+        if source.value.event is None:
+            events = change_events.of_json(raw, struct(source.value.schema, source.place), dict(source.value.options), _CORRUPT)
+        else:
+            events = change_events.of_avro(raw, source.value, source.place, _CORRUPT)
+        found, reason = change_events.read(events, source.value.columns, _VALUE)
     elif isinstance(source.value, Framed):
         found = raw.withColumn(_VALUE, registry.decoded(value, source.value, source.place, _CORRUPT)[0])
         reason = F.when(value.isNull(), no_reason).otherwise(F.col(f"{_VALUE}.{_CORRUPT}"))

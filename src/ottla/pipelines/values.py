@@ -55,12 +55,17 @@ class Bytes:
 
 @dataclass(frozen=True)
 class Debezium:
-    """Change events of Debezium as JSON, with or without the schema part. `schema` is that of the table's rows."""
+    """Change events of Debezium, as JSON with or without the schema part, or as Avro with the schema of a registry."""
 
     schema: Any
+    """Of the table's rows. None: the registry has it."""
     columns: tuple[str, ...] = ()
     """Parts of the event that become columns: op, ts_ms, source, before."""
     options: tuple[tuple[str, str], ...] = ()
+    event: Framed | None = None
+    """The format of Avro events; None for JSON."""
+    key: Framed | None = None
+    """The format of their keys."""
 
 
 Value = Json | Avro | Framed | String | Bytes | Debezium
@@ -74,16 +79,38 @@ def json(schema: Any = None, **options: object) -> Json:
     return Json(schema, tuple(sorted((name, option_text(value)) for name, value in options.items())))
 
 
-def debezium(schema: Any, *, columns: tuple[str, ...] | list[str] = (), **options: object) -> Debezium:
+def debezium(
+    schema: Any = None,
+    *,
+    subject: str | None = None,
+    key_subject: str | None = None,
+    registry: str | Mapping[str, object] | None = None,
+    columns: tuple[str, ...] | list[str] = (),
+    **options: object,
+) -> Debezium:
     """Change events of Debezium: each is the row after the change, or before its removal, with the column `ottla_deleted`.
 
-    `schema` has the columns of the table, as Spark's DDL or a StructType. `columns` adds parts of the event: op, ts_ms, source,
-    before. `options` are those of Spark's `from_json`.
+    Events in JSON need the `schema` of the table's columns, as Spark's DDL or a StructType; `options` are those of Spark's
+    `from_json`. Events in Avro have theirs in a registry: `subject` names it, `key_subject` that of the keys (by default `…-key`
+    of `…-value`), `registry` is as for `p.avro`. `columns` adds parts of the event: op, ts_ms, source, before.
     """
     unknown = [name for name in columns if name not in EVENT_PARTS]
     if unknown:
         raise PipelineError(f"a change event has no part {unknown[0]!r}", hint=f"its parts are {', '.join(EVENT_PARTS)}")
-    return Debezium(schema, tuple(columns), tuple(sorted((name, option_text(value)) for name, value in options.items())))
+    if (schema is None) == (subject is None):
+        hint = 'write p.debezium("id long, name string"), or p.debezium(subject="shop.public.customers-value")'
+        raise PipelineError("change events have either a schema, as JSON, or a subject, as Avro", hint=hint)
+    given = tuple(sorted((name, option_text(value)) for name, value in options.items()))
+    if subject is None:
+        return Debezium(schema, tuple(columns), given)
+    if options:
+        raise PipelineError(f"{given[0][0]!r} is an option of JSON, and the events are Avro")
+    if key_subject is None:
+        if not subject.endswith("-value"):
+            raise PipelineError(f"the subject of the keys of {subject!r} is not known", hint="write key_subject=…")
+        key_subject = f"{subject.removesuffix('-value')}-key"
+    event, key = (_framed("AVRO", name, "latest", None, registry) for name in (subject, key_subject))
+    return Debezium(None, tuple(columns), (), event, key)
 
 
 def avro(
