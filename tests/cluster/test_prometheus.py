@@ -55,7 +55,8 @@ def flow_document() -> dict[str, Any]:
     now = datetime.now(UTC).isoformat()
     counts = dict.fromkeys(("rows_in", "records_out", "dead_letters", "late_rows", "batches", "run_again"), 7)
     gauges = dict.fromkeys(("lag", "rows_per_s", "batch_ms", "transaction_ms", "state_rows", "state_bytes"), 5)
-    progress = {**counts, **gauges, "phases_ms": {"addBatch": 3}, "watermark": now, "checkpoint_at": now}
+    named = {"phases_ms": {"addBatch": 3}, "expectations": {"positive": 7}}
+    progress = {**counts, **gauges, **named, "watermark": now, "checkpoint_at": now}
     return {"pipeline": "p", "flow": "f", "state": "running", "progress": progress}
 
 

@@ -100,7 +100,7 @@ def consume(
     start: Annotated[
         str,
         typer.Option(
-            "--from", metavar="POSITION", help="Start at beginning, end, an offset, -5 (the last five), 10m (ago) or an ISO time."
+            "--from", metavar="POSITION", help="Start at beginning, end, an offset, -5 (the last five offsets), 10m (ago) or an ISO time."
         ),
     ] = "beginning",
     until: Annotated[
