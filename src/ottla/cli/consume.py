@@ -100,7 +100,9 @@ def consume(
     start: Annotated[
         str,
         typer.Option(
-            "--from", metavar="POSITION", help="Start at beginning, end, an offset, -5 (the last five offsets), 10m (ago) or an ISO time."
+            "--from",
+            metavar="POSITION",
+            help="Start at beginning, end, an offset, -5 (five before the end), 10m (ago) or an ISO time.",
         ),
     ] = "beginning",
     until: Annotated[
