@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, Generic, TypeVar, overload
 
 from ottla.cli.connection import Connection
-from ottla.cli.find.bounds import only_of_key, scan_bounds
+from ottla.cli.find.bounds import only_of_key, partition_counts, scan_bounds
 from ottla.cli.find.scan import Scan
 from ottla.cli.forms import table_of
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS
@@ -204,7 +204,7 @@ class Topic:
         isolation = "read_committed"
         bounds = scan_bounds(self._connection, [self.name], start, until, isolation)
         if of_key is not None:
-            bounds, _ = only_of_key(self._connection, bounds, of_key)
+            bounds, _ = only_of_key(bounds, of_key, partition_counts(self._connection, bounds))
         with Scan(self._connection, bounds, selection, newest_first=newest_first, isolation=isolation) as scan:
             found = [Record.of(each) for each in _first(scan, limit)]
         return Records(found[::-1] if reverse else found, _summary(self.name, scan, len(found)), scan.document())

@@ -102,8 +102,9 @@ def dead_letter_rows(connection: Connection, *, all_topics: bool = False) -> lis
     if all_topics:
         names += _that_hold_letters(connection, [name for name in topics if name not in names and not name.startswith("__")])
     rows: list[dict[str, Any]] = []
+    extents = log_bounds(connection, [(name, index) for name in names for index in topics[name].partitions], "read_committed")
     for name in names:
-        bounds = log_bounds(connection, [(name, index) for index in topics[name].partitions], "read_committed")
+        bounds = {(name, index): extents[name, index] for index in topics[name].partitions}
         progress = _progress(connection, f"ottla-dlq.{name}", bounds)
         offsets = sum(end - start for start, end in bounds.values())
         left = sum(max(0, end - progress[key].next_offset) - progress[key].count_behind() for key, (_, end) in bounds.items())

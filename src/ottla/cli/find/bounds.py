@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 from ottla.cli.connection import Connection
 from ottla.cli.consume import find_bounds
@@ -21,15 +22,21 @@ def scan_bounds(connection: Connection, topics: list[str], start: str, until: st
     return {key: (begin, max(begin, bounds.end[key] or begin)) for key, begin in bounds.start.items()}
 
 
-def only_of_key(connection: Connection, bounds: Extents, key: bytes) -> tuple[Extents, list[str]]:
-    """The partitions in which producers put the key, and for each topic which they are and why."""
+def partition_counts(connection: Connection, bounds: Extents) -> dict[str, int]:
+    """How many partitions each topic has."""
+    known = connection.metadata().topics
+    return {topic: len(known[topic].partitions) for topic, _ in bounds}
+
+
+def only_of_key(bounds: Extents, key: bytes, partitions: Mapping[str, int]) -> tuple[Extents, list[str]]:
+    """The partitions in which producers put the key, and for each topic which they are and why. `partitions` is how many each
+    topic has."""
     if not key:
         return bounds, []  # librdkafka distributes records with an empty key
-    known = connection.metadata().topics
     chosen: Extents = {}
     said = []
     for topic in sorted({topic for topic, _ in bounds}):
-        places = partitions_of_key(key, len(known[topic].partitions))
+        places = partitions_of_key(key, partitions[topic])
         indexes = sorted(set(places.values()))
         named = [f"{topic}-{index} ({', '.join(name for name, place in places.items() if place == index)})" for index in indexes]
         said.append(f"the key belongs to {' or '.join(named)}")

@@ -14,7 +14,7 @@ import typer
 from ottla.cli.completion.names import topics as topics_of_cluster
 from ottla.cli.connection import Connection
 from ottla.cli.failure import EXIT_FAILED, EXIT_USAGE, Failure
-from ottla.cli.find.bounds import only_of_key, scan_bounds
+from ottla.cli.find.bounds import only_of_key, partition_counts, scan_bounds
 from ottla.cli.formats import Format, Incoming, Writing, unescape
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Json, Properties, parse_pairs
 from ottla.cli.output import counted, note, size_text
@@ -81,7 +81,7 @@ def find(
     connection = Connection(bootstrap_servers, command_config, parse_pairs(properties, "--property"))
     bounds = scan_bounds(connection, _matching(connection, topics), start, until, isolation)
     if selection.key is not None and not all_partitions:
-        bounds, said = only_of_key(connection, bounds, selection.key)
+        bounds, said = only_of_key(bounds, selection.key, partition_counts(connection, bounds))
         for line in said:
             note(line)
     with ExitStack() as stack:

@@ -8,7 +8,7 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
-from ottla.cli.connection import Connection
+from ottla.cli.connection import Connection, unknown_topic
 from ottla.cli.console.settings import Role
 from ottla.cli.copying.transfer import Transfer
 from ottla.cli.dlq.choice import Choice
@@ -119,8 +119,11 @@ def _newest(letters: list[Any], limit: int) -> list[Any]:
 
 
 def _target(connection: Connection, topic: str, to: str | None) -> Target:
-    connection.topics([topic, *([to] if to is not None else [])])
-    return Target({name: len(each.partitions) for name, each in connection.metadata().topics.items()}, to)
+    known = connection.metadata().topics
+    for name in (topic, to):
+        if name is not None and name not in known:
+            raise unknown_topic(name, known)
+    return Target({name: len(each.partitions) for name, each in known.items()}, to)
 
 
 def _choice(call: Call) -> Choice:

@@ -104,8 +104,10 @@ class Plan:
                 raise bad("continue is of a search in other topics")
             return {key: (start, end) for key, (start, end, _) in self.left.items()}, []
         keys: list[TopicIndex] = []
+        partitions: dict[str, int] = {}
         for topic in connection.topics(self.topics):
             name = str(topic.topic)
+            partitions[name] = len(topic.partitions)
             for partition in self.partitions or ():
                 if partition not in topic.partitions:
                     raise unknown_partition(name, partition, len(topic.partitions))
@@ -115,7 +117,7 @@ class Plan:
         ends = {key: end for key, (_, end) in extent.items()} if self.until is None else _resolved(connection, extent, self.until)
         bounds = {key: (starts[key], max(starts[key], ends[key])) for key in extent}
         if self.selection.key is not None and not self.all_partitions:
-            return only_of_key(connection, bounds, self.selection.key)
+            return only_of_key(bounds, self.selection.key, partitions)
         return bounds, []
 
     def in_topics(self, topics: Sequence[str]) -> Plan:
