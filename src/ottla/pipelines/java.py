@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from zlib import crc32
 
@@ -65,6 +66,7 @@ def _lack_of(home: Path) -> str:
     return "has a bin/java that does not run" if (home / "bin" / "java").exists() else "has no bin/java"
 
 
+@cache
 def version_of(java: str) -> int | None:
     """The feature version (17 for 17.0.15), or None if it does not run."""
     try:
