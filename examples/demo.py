@@ -3,6 +3,7 @@
 It starts a broker on a free port, produces orders through librdkafka (one malformed, one of a negative amount), runs
 `examples/revenue.py` on a local Spark, kills the broker with SIGKILL half-way and restarts it on the same files. Then it compares
 the acknowledged orders with the results of the pipeline: none lost, none doubled, the two bad records in the dead-letter topic.
+Where PostgreSQL is installed, a second pipeline (`examples/totals.py`) upserts the results into a table, one row a customer.
 At the end it edits the pipeline and upgrades it, which shows what the edit changes. It leaves no processes or files.
 """
 
@@ -10,28 +11,39 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections import Counter
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+# The servers of databases that tests start.
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 from ottla.pipelines import PipelineError, graph, loading, progress, project, running, session
 from ottla.pipelines.status import status
 from ottla.testing import Broker
+from tests.kit.databases import Database, PostgreSQL, driver_jars
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 PIPELINE = Path(__file__).parent / "revenue.py"
+TOTALS = Path(__file__).parent / "totals.py"
 CUSTOMERS = ("ada", "bohumil", "clara", "dora", "emil", "franz", "grete", "hermann")
 ORDERS = 9_000
 SECONDS = 30.0
@@ -117,6 +129,25 @@ def view(seen: Tally, watch: progress.Watch, dead: int, note: str) -> Table:
     return table
 
 
+def database() -> AbstractContextManager[Database | None]:
+    """A server of PostgreSQL; None if it is not installed."""
+    return PostgreSQL() if shutil.which("postgres") or list(Path("/usr/lib/postgresql").glob("*/bin/postgres")) else nullcontext()
+
+
+def upsert(spark: SparkSession, bootstrap_servers: str, storage: str, server: Database) -> dict[str, tuple[int, int]]:
+    """Upsert the windows into a table. Its rows: orders and cents by customer."""
+    os.environ["OTTLA_TOTALS"] = server.create_database("shop")
+    settings = project.override(
+        project.read(TOTALS), bootstrap_servers=bootstrap_servers, storage=f"{storage}/totals", name="totals"
+    )
+    with running.PipelineRun(spark, settings, graph.plan(loading.load(TOTALS)), once=True) as run:
+        run.start()
+        while run.running:
+            run.wait(1)
+    rows = server.rows("shop", "SELECT customer, orders, cents FROM totals ORDER BY cents DESC")
+    return {customer: (int(orders), int(cents)) for customer, orders, cents in rows}
+
+
 def upgrade(bootstrap_servers: str, storage: str) -> bool:
     """Run `ottla pipeline upgrade` on an edited copy of the pipeline. It prints what the edit changes."""
     with tempfile.TemporaryDirectory(prefix="ottla-demo-") as folder:
@@ -129,7 +160,7 @@ def upgrade(bootstrap_servers: str, storage: str) -> bool:
 def main() -> int:
     console = Console()
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="ottla-demo-") as storage, Broker() as broker:
+    with tempfile.TemporaryDirectory(prefix="ottla-demo-") as storage, Broker() as broker, database() as server:
         servers = broker.bootstrap_servers
         for topic, partitions in (("orders", 3), ("revenue", 3), ("orders.dlq", 1)):
             broker.create_topic(topic, partitions)
@@ -137,7 +168,8 @@ def main() -> int:
         settings = project.override(project.read(PIPELINE), bootstrap_servers=servers, storage=storage, trigger="500 ms")
         plan = graph.plan(loading.load(PIPELINE))
         try:
-            spark = session.start("demo", "local[2]", {"spark.sql.shuffle.partitions": "2"})
+            jars = {} if server is None else {"spark.jars": ",".join(map(str, driver_jars()))}
+            spark = session.start("demo", "local[2]", {"spark.sql.shuffle.partitions": "2", **jars})
         except PipelineError as error:
             console.print(f"demo: {error}; {error.hint}")
             return 1
@@ -183,24 +215,34 @@ def main() -> int:
             consumer.close()
             spark.streams.removeListener(listener)
         group = status(settings, plan)[0]
+        table = None if server is None else upsert(spark, servers, storage, server)
         spark.stop()
 
         if timed_out:
             console.print(f"demo: not done after {TIMEOUT_S:.0f} s; the counts below are incomplete")
         doubled = [window for window, count in seen.windows.items() if count > 1]
         same = acknowledged.orders == seen.orders and acknowledged.cents == seen.cents
+        same_table = table in (
+            None,
+            {name: (acknowledged.orders[name], acknowledged.cents[name]) for name in acknowledged.orders},
+        )
         reasons = sorted(reason_of(letter) for letter in letters)
         sent, written = acknowledged.orders.total(), seen.orders.total()
         console.print(
             f"\ndemo: {sent:,} orders acknowledged, {written:,} in {len(seen.windows)} windows; {sent - written:,} lost, "
             f"{len(doubled)} windows doubled, sums {'equal' if same else 'DIFFERENT'}"
         )
+        if table is None:
+            console.print("demo: no table: PostgreSQL is not installed")
+        else:
+            what = f"{len(seen.windows)} windows became {len(table)} rows, one a customer"
+            console.print(f"demo: table totals in PostgreSQL: {what}; sums {'equal' if same_table else 'DIFFERENT'}")
         console.print(f"demo: {len(letters)} records in the dead-letter topic: {'; '.join(reasons) or 'none'}")
         console.print(f"demo: group {group.group_id}: lag {group.lag}; {run.sinks['revenue'].totals.batches} transactions")
         console.print(f"\ndemo: edited {EDIT[0]} to {EDIT[1]}; upgrading")
         upgraded = upgrade(servers, storage)
     console.print(f"demo: done after {time.monotonic() - began:.0f} s; all processes stopped, all files removed")
-    return 0 if same and not doubled and len(letters) == 2 and group.lag == 0 and upgraded else 1
+    return 0 if same and same_table and not doubled and len(letters) == 2 and group.lag == 0 and upgraded else 1
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from tests.kit.databases import Database
     from tests.pipelines.conftest import Shop
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -69,3 +70,15 @@ def test_topic_to_parquet_and_back(shop: Shop, monkeypatch: pytest.MonkeyPatch) 
     shop.produce("events", events[6:])
     shop.run(EXAMPLES / "lake.py")
     assert sorted(shop.values("events_again"), key=lambda row: row["id"]) == events
+
+
+@pytest.mark.slow
+def test_totals(shop: Shop, postgresql: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTTLA_TOTALS", postgresql.create_database("totals"))
+    topics(shop, "revenue")
+    windows = [{"customer": f"c{n % 3}", "orders": 1, "cents": n} for n in range(60)]
+    for some in (windows[:40], windows[40:]):
+        shop.produce("revenue", some)
+        shop.run(EXAMPLES / "totals.py")
+    found = postgresql.rows("totals", "SELECT customer, orders, cents FROM totals ORDER BY customer")
+    assert found == [("c0", "20", "570"), ("c1", "20", "590"), ("c2", "20", "610")]
