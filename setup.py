@@ -84,6 +84,8 @@ HOT_MODULES = [
     "src/ottla/runtime/file_sender.py",
     "src/ottla/runtime/files.py",
     "src/ottla/runtime/tls_transport.py",
+    "src/ottla/schemas/avro/columns.py",
+    "src/ottla/schemas/avro/reading.py",
     "src/ottla/security/quotas.py",
     "src/ottla/security/acl_index.py",
     "src/ottla/security/authorizer.py",

@@ -1,4 +1,4 @@
-"""Avro decoding and encoding of columns, with fastavro (`ottla[avro]`, needed on the executors too).
+"""Avro columns: their types, decoding (`avro_arrow`), and encoding with fastavro (`ottla[avro]`, needed on the executors too).
 
 Spark's own Avro functions need a jar that the pyspark wheel does not have.
 """
@@ -10,7 +10,8 @@ import json
 from typing import Any
 
 from ottla.pipelines.failure import PipelineError, Place
-from ottla.schemas.model import ParsedSchema
+from ottla.schemas.model import AVRO, InvalidSchema, ParsedSchema
+from ottla.schemas.work import SchemaText
 
 _PLAIN = {
     "null": "void",
@@ -32,9 +33,6 @@ _LOGICAL = {
     "date": "date",
     "uuid": "string",
 }
-_PLAIN_NUMBERS = frozenset(
-    {"date", "timestamp-micros", "local-timestamp-micros", "time-millis", "time-micros", "uuid"},
-)
 
 
 def parse(schema: str, place: Place) -> Any:
@@ -51,6 +49,12 @@ def parse(schema: str, place: Place) -> Any:
         raise PipelineError(f"the Avro schema is not JSON: {error}", place) from None
     except Exception as error:
         raise PipelineError(f"the Avro schema does not parse: {type(error).__name__}: {error}", place) from None
+    from ottla.pipelines import avro_arrow
+
+    try:
+        avro_arrow.root(SchemaText(AVRO, schema, lenient=True))  # which reads the values
+    except InvalidSchema as error:
+        raise PipelineError(f"the Avro schema does not parse: {error}", place) from None
     if not isinstance(parsed, dict) or parsed.get("type") != "record":
         raise PipelineError("the Avro schema of a value must be a record", place)
     return parsed
@@ -109,41 +113,15 @@ def as_record(document: Any) -> Any:
     return {"type": "record", "name": "Value", "fields": [{"name": "value", "type": document}]}
 
 
-def with_plain_numbers(node: Any) -> Any:
-    """The schema without the logical types whose plain values Arrow takes as they are, for a third of the time."""
-    if isinstance(node, list):
-        return [with_plain_numbers(each) for each in node]
-    if not isinstance(node, dict):
-        return node
-    return {
-        key: with_plain_numbers(value) if key in ("type", "items", "values", "fields") else value
-        for key, value in node.items()
-        if not (key == "logicalType" and value in _PLAIN_NUMBERS)
-    }
-
-
-def decoder(schema: Any, returns: Any, corrupt: str) -> Any:
+def decoder(schema: str, returns: Any, corrupt: str) -> Any:
     """An Arrow UDF: bytes -> struct of the fields and of `corrupt`, the reason why the bytes do not decode."""
     from pyspark.sql.pandas.types import to_arrow_type
 
     def decode(values: Any) -> Any:
-        import fastavro
-        import pyarrow as pa
+        from ottla.pipelines import avro_arrow
 
-        rows: list[dict[str, Any] | None] = []
-        for value in values:
-            data = value.as_py()
-            if data is None:
-                rows.append(None)
-                continue
-            stream = io.BytesIO(data)
-            try:
-                row: Any = fastavro.schemaless_reader(stream, schema, None)
-                rest = len(data) - stream.tell()
-                rows.append({corrupt: f"{rest} bytes after the Avro record"} if rest else {**row, corrupt: None})
-            except Exception as error:
-                rows.append({corrupt: f"not Avro of the schema: {type(error).__name__}"})
-        return pa.array(rows, type=to_arrow_type(returns, timezone="UTC"))
+        root = avro_arrow.root(SchemaText(AVRO, schema, lenient=True))
+        return avro_arrow.decode(values, root, None, to_arrow_type(returns, timezone="UTC"), corrupt)
 
     return arrow_udf(decode, returns)
 

@@ -118,7 +118,7 @@ def parsed(raw: DataFrame, source: Source) -> DataFrame:
         schema = avro.parse(source.value.schema, source.place)
         ddl = ", ".join(f"`{name}` {kind}" for name, kind in avro.ddl_fields(schema, source.place))
         returns = struct(ddl, source.place).add(_CORRUPT, "string")
-        found = raw.withColumn(_VALUE, avro.decoder(schema, returns, _CORRUPT)(value))
+        found = raw.withColumn(_VALUE, avro.decoder(source.value.schema, returns, _CORRUPT)(value))
         reason = F.when(value.isNull(), no_reason).otherwise(F.col(f"{_VALUE}.{_CORRUPT}"))
     elif isinstance(source.value, Debezium):
         if source.value.event is None:

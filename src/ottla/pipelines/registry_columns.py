@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ottla.client.schema_registry import Registered, RegistryFailed, RegistryOptions, SchemaRegistry
-from ottla.pipelines import avro_columns
+from ottla.pipelines import avro_arrow, avro_columns
 from ottla.pipelines.definitions import Sink
 from ottla.pipelines.failure import PipelineError, Place
 from ottla.pipelines.values import Framed
+from ottla.schemas.avro.avro_schema import AvroSchema
+from ottla.schemas.avro.nodes import Node
 from ottla.schemas.framing import PREFIX_BYTES, NotFramed, read_id, write_id
 from ottla.schemas.model import AVRO, JSON, PROTOBUF, InvalidSchema, ParsedSchema
 from ottla.schemas.work import SchemaText
@@ -145,9 +147,49 @@ def decoder(options: RegistryOptions, reader: SchemaText, returns: StructType, c
 
 def decode_batch(values: Any, options: RegistryOptions, reader: SchemaText, target: Any, corrupt: str) -> Any:
     """The struct array of a batch of values."""
+    registry = connected(options)
+    if reader.schema_type == AVRO:
+        return avro_arrow.decode(values, avro_arrow.root(reader), partial(_avro_writer, registry), target, corrupt)
+    return _decoded_messages(values, registry, reader, target, corrupt)
+
+
+def _avro_writer(registry: SchemaRegistry, prefix: bytes) -> Node | str:
+    """The schema of values with this prefix, or why they are refused."""
+    try:
+        writer = _writer(registry, prefix, AVRO)
+    except Refused as error:
+        return str(error)
+    assert isinstance(writer, AvroSchema), writer
+    return writer.root
+
+
+class Refused(Exception):
+    """Values with a prefix are refused. The text says why."""
+
+
+def _writer(registry: SchemaRegistry, prefix: bytes, schema_type: str) -> ParsedSchema:
+    """The schema of values with this prefix. Refused."""
+    if len(prefix) == 1 and prefix != b"\0":
+        prefix += bytes(PREFIX_BYTES - 1)  # of bytes that name no schema `Rows` has kept the first
+    try:
+        schema_id = read_id(prefix).schema_id
+        writer = registry.parsed(schema_id)
+    except NotFramed as error:
+        raise Refused(f"no value of a schema registry: {error}") from None
+    except InvalidSchema as error:
+        raise Refused(f"schema {schema_id} does not parse: {error}") from None
+    except RegistryFailed as error:
+        if error.code == 40403:
+            raise Refused(f"the registry has no schema {schema_id}") from None
+        raise
+    if writer.schema_type != schema_type:
+        raise Refused(f"schema {schema_id} is {writer.schema_type}, not {schema_type}")
+    return writer
+
+
+def _decoded_messages(values: Any, registry: SchemaRegistry, reader: SchemaText, target: Any, corrupt: str) -> Any:
     import pyarrow as pa
 
-    registry = connected(options)
     rows: list[dict[str, Any] | None] = [None] * len(values)
     # By the bytes in front: a batch has few ids, and reading one takes as long as a part of its value.
     positions: dict[bytes, list[int]] = {}
@@ -157,9 +199,11 @@ def decode_batch(values: Any, options: RegistryOptions, reader: SchemaText, targ
             positions.setdefault(value[:PREFIX_BYTES], []).append(position)
     for prefix, where in positions.items():
         try:
-            decode = _decoder(registry, read_id(prefix).schema_id, reader)
-        except NotFramed as error:
-            decode = _refusing(f"no value of a schema registry: {error}")
+            decode = _message_decoder(registry, prefix, reader)
+        except Refused as error:
+            for position in where:
+                rows[position] = {corrupt: str(error)}
+            continue
         # None of them is null: they have a prefix.
         for position, row in zip(where, decode([data[each] or b"" for each in where]), strict=True):
             rows[position] = {corrupt: row} if isinstance(row, str) else row
@@ -167,67 +211,10 @@ def decode_batch(values: Any, options: RegistryOptions, reader: SchemaText, targ
 
 
 @lru_cache(maxsize=1000)
-def _made(registry: SchemaRegistry, schema_id: int, reader: SchemaText) -> Decode:
-    writer = registry.parsed(schema_id)
-    if writer.schema_type != reader.schema_type:
-        return _refusing(f"schema {schema_id} is {writer.schema_type}, not {reader.schema_type}")
-    try:
-        if writer.schema_type == AVRO:
-            return _avro(writer, reader.parse())
-        from ottla.pipelines import protobuf_columns
+def _message_decoder(registry: SchemaRegistry, prefix: bytes, reader: SchemaText) -> Decode:
+    from ottla.pipelines import protobuf_columns
 
-        return protobuf_columns.decoder(writer, reader.parse())
-    except InvalidSchema as error:
-        return _refusing(f"schema {schema_id} does not parse: {error}")
-
-
-def _decoder(registry: SchemaRegistry, schema_id: int, reader: SchemaText) -> Decode:
-    try:
-        return _made(registry, schema_id, reader)
-    except RegistryFailed as error:
-        if error.code == 40403:
-            return _refusing(f"the registry has no schema {schema_id}")
-        raise
-
-
-def _refusing(reason: str) -> Decode:
-    return lambda values: [reason] * len(values)
-
-
-def _avro(writer: ParsedSchema, reader: ParsedSchema) -> Decode:
-    import fastavro
-
-    written, wanted = (
-        fastavro.parse_schema(
-            avro_columns.with_plain_numbers(avro_columns.as_record(avro_columns.document_of(each))), _ignore_default_error=True
-        )
-        for each in (writer, reader)
-    )
-    resolved = None if written == wanted else wanted
-    read: Any = fastavro.schemaless_reader
-
-    def decode(values: list[bytes]) -> list[dict[str, Any] | str]:
-        # One stream for all: a stream for each value costs as much as reading it. Each value must end where the next begins.
-        stream = io.BytesIO(b"".join([value[PREFIX_BYTES:] for value in values]))
-        tell = stream.tell
-        rows: list[dict[str, Any] | str] = []
-        end = 0
-        for value in values:
-            end += len(value) - PREFIX_BYTES
-            try:
-                row = read(stream, written, resolved)
-            except Exception as error:
-                rows.append(f"not Avro of its schema: {type(error).__name__}")
-                stream.seek(end)
-                continue
-            over = tell() - end
-            if over:
-                row = f"not Avro of its schema: {'the value ends too early' if over > 0 else f'{-over} bytes after it'}"
-                stream.seek(end)
-            rows.append(row)
-        return rows
-
-    return decode
+    return protobuf_columns.decoder(_writer(registry, prefix, PROTOBUF), reader.parse())
 
 
 def encoded(columns: Mapping[str, Column], value: Framed, sink: Sink, what: str, present: Column) -> Column:

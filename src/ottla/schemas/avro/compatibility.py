@@ -77,7 +77,7 @@ class Comparison:
         found: list[Incompatibility] = []
         for position, field in enumerate(reader.fields):
             where = f"{path}/fields/{position}"
-            matching = _writer_fields(writer, field)
+            matching = writer_fields(writer, field)
             if len(matching) == 1:
                 found += self.compare(field.type, matching[0].type, f"{where}/type")
             elif matching:
@@ -136,16 +136,20 @@ def _is_number(value: Json) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _writer_fields(writer: Record, field: Field) -> list[Field]:
+def writer_fields(writer: Record, field: Field) -> list[Field]:
     """The writer's fields of the reader's name, or of one of its aliases."""
     wanted = [field.name, *field.aliases]
     return [each for name in wanted for each in writer.fields if each.name == name]
 
 
-def _names(reader: Named, writer: Named, path: str) -> list[Incompatibility]:
+def names_apart(reader: Named, writer: Named) -> bool:
     """AV03. As in Java, another namespace is no other name."""
     aliases = {f".{each.simple}" if reader.name.namespace and not each.namespace else each.full for each in reader.aliases}
-    if reader.name.simple == writer.name.simple or writer.name.full in aliases:
+    return reader.name.simple != writer.name.simple and writer.name.full not in aliases
+
+
+def _names(reader: Named, writer: Named, path: str) -> list[Incompatibility]:
+    if not names_apart(reader, writer):
         return []
     message = f"the reader's {reader.kind} is {reader.name.full}, the writer's is {writer.name.full}"
     remedy = f"keep the name, or give {reader.name.full} the alias {writer.name.full}"
