@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from json.encoder import encode_basestring as _quoted
@@ -26,6 +27,11 @@ NOOP: Final = "NOOP"
 TENANT: Final = "default"
 _KNOWN: Final = frozenset({SCHEMA, CONFIG, MODE, DELETE_SUBJECT, CLEAR_SUBJECT, CONTEXT, NOOP})
 _INT32_MAX: Final = 0x7FFFFFFF
+
+_SCHEMA_KEY: Final = re.compile(
+    rb'\{"keytype":"SCHEMA","subject":"([^"\\\x00-\x1f]*)","version":(0|[1-9]\d{0,8}),"magic":1\}'
+).fullmatch
+"""Nearly all keys of a long log, for a quarter of the time that JSON takes."""
 
 Document = Mapping[str, Any]
 """A JSON object."""
@@ -106,18 +112,10 @@ def read_record(key: bytes | None, value: bytes | None) -> tuple[LogKey, Value] 
     """The meaning of a record. A value of None deletes what the key names."""
     if key is None:
         return Skipped("it has no key")
-    try:
-        fields = json.loads(key.decode())
-    except (ValueError, RecursionError):
-        return Skipped("its key is not JSON")
-    if not isinstance(fields, dict):
-        return Skipped("its key is not a JSON object")
-    kind = fields.get("keytype")
-    if kind not in _KNOWN:
-        return Skipped(None if isinstance(kind, str) else "its key has no keytype")
-    found = _key(kind, fields)
-    if found is None:
-        return Skipped(f"its key is not that of a {kind}")
+    found = _read_key(key)
+    if isinstance(found, Skipped):
+        return found
+    kind = found.kind
     if value is None or kind == NOOP:
         return found, None
     try:
@@ -132,6 +130,23 @@ def read_record(key: bytes | None, value: bytes | None) -> tuple[LogKey, Value] 
     if kind == DELETE_SUBJECT and _int(document, "version") is None:
         return Skipped("its value has no version")
     return found, document
+
+
+def _read_key(key: bytes) -> LogKey | Skipped:
+    usual = _SCHEMA_KEY(key)
+    if usual is not None and usual[1].isascii():
+        return LogKey(SCHEMA, usual[1].decode(), int(usual[2]))
+    try:
+        fields = json.loads(key.decode())
+    except (ValueError, RecursionError):
+        return Skipped("its key is not JSON")
+    if not isinstance(fields, dict):
+        return Skipped("its key is not a JSON object")
+    kind = fields.get("keytype")
+    if kind not in _KNOWN:
+        return Skipped(None if isinstance(kind, str) else "its key has no keytype")
+    found = _key(kind, fields)
+    return Skipped(f"its key is not that of a {kind}") if found is None else found
 
 
 def _key(kind: str, fields: Document) -> LogKey | None:

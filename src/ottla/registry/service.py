@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import time
 from collections import OrderedDict
@@ -95,6 +96,7 @@ class Registry:
         """Read the log to its end, then join the others. TimeoutError."""
         self._tasks.append(asyncio.create_task(self._reader.run()))
         await self._reader.reach(await self._reader.end(), read_timeout_s)
+        gc.freeze()  # what was read stays: no collection looks at it again
         self._membership = membership
         self._tasks.append(asyncio.create_task(membership.run()))
 

@@ -53,6 +53,15 @@ def test_sr12_values() -> None:
         assert read_record(key_bytes(key), schema_value(version)) == (key, version)
 
 
+def test_sr12_a_key_is_read_however_its_subject_is_spelled() -> None:
+    for name in ("ä/ü", ':.c:a"b', "back\\slash", "line\n", ""):
+        key = LogKey(SCHEMA, name, 7)
+        assert read_record(key_bytes(key), None) == (key, None)
+        assert read_record(key_bytes(key).replace(b":7,", b":7 ,"), None) == (key, None)
+    for number in (b"07", b"-1", b"99999999999"):
+        assert isinstance(read_record(b'{"keytype":"SCHEMA","subject":"s","version":%s,"magic":1}' % number, None), Skipped)
+
+
 @pytest.mark.parametrize(
     "spelling",
     [
