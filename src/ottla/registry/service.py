@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
-from ottla.registry import changes, errors, subjects
+from ottla.registry import changes, errors, metadata, subjects
 from ottla.registry.changes import Change
 from ottla.registry.election import Assignment, Identity
 from ottla.registry.log_format import NOOP, Document, LogKey, LogRecord, SchemaVersion, key_bytes
@@ -154,13 +154,16 @@ class Registry:
     async def find(self, subject: str, request: SchemaRequest, *, normalize: bool, deleted: bool) -> SchemaVersion | None:
         """The version of the subject that is this schema."""
         schema = await self._canonical_schema(subject, self._completed(subject, request), normalize)
-        found = await self._registered(schema, deleted=deleted)
-        if found is not None or schema.metadata is not None or schema.rule_set is not None:
-            return found
+        found = await self._registered(_tidy(schema), deleted=deleted)
         latest = self.state.latest(subject)
-        if latest is None or (latest.metadata is None and latest.rule_set is None):
-            return None
-        return await self._registered(replace(schema, metadata=latest.metadata, rule_set=latest.rule_set), deleted=deleted)
+        if found is not None or latest is None:
+            return found
+        completed = metadata.completed(self.state.config_in_scope(subject), schema, latest, None)
+        return None if completed == _tidy(schema) else await self._registered(completed, deleted=deleted)
+
+    def gives_metadata(self, subject: str) -> bool:
+        """Whether the config adds to the metadata and rules of new versions."""
+        return any(self.state.config_in_scope(subject).get(name) for name in metadata.INHERITED)
 
     async def register(self, subject: str, request: SchemaRequest, *, normalize: bool) -> SchemaVersion:
         """Register a schema. NotLeading: nothing was written."""
@@ -171,9 +174,14 @@ class Registry:
             schema = await self._canonical_schema(subject, self._completed(subject, request), normalize)
             basis = self._basis(schema)
             if not changes.imports(self.state, subject):
-                known = await self._registered(schema, deleted=False)
-                if known is not None and schema.version in (0, -1, known.version):
-                    return known
+                config, latest = self.state.config_in_scope(subject), self.state.latest(subject)
+                completed = metadata.completed(config, schema, latest, self.state.next_version(subject))
+                wanted = [completed] if self.gives_metadata(subject) else [_tidy(schema), completed]
+                for each in wanted:
+                    known = await self._registered(each, deleted=False)
+                    if known is not None and schema.version in (0, -1, known.version):
+                        return known
+                schema = completed
                 verdict = await self.verdict(schema, self.state.versions(subject))
                 if verdict.conflicts:
                     raise errors.incompatible(subject, conflict_text(verdict))
@@ -181,7 +189,7 @@ class Registry:
                 await self._prepare_write()
                 if self._basis(schema) == basis:
                     changes.check_may_register(self.state, subject, with_id=request.id >= 0)
-                    new = await self._write(changes.register(self.state, schema))
+                    new = await self._write(changes.register(self.state, _tidy(schema)))
                     self._remember_canonical(new, digest_of(new))
                     return new
             # Somebody changed the subject meanwhile: compare with what it has now.
@@ -193,8 +201,8 @@ class Registry:
         return await self.verdict(await self._canonical_schema(subject, self._completed(subject, request), normalize), earlier)
 
     async def verdict(self, schema: SchemaVersion, earlier: Sequence[SchemaVersion]) -> Verdict:
-        level = self.state.level(schema.subject)
-        parsing = await self._parsing(earlier)
+        level, config = self.state.level(schema.subject), self.state.config_in_scope(schema.subject)
+        parsing = await self._parsing([each for each in earlier if metadata.in_group(config, schema, each)])
         if not compared(level, len(parsing)):
             return Verdict(level, ())
         texts = [text_of(self.state, each) for each in parsing]
@@ -248,6 +256,8 @@ class Registry:
         for each in reversed(await self._parsing(alike)):
             if self._canonical.get(_content_key(each)) == guid:
                 return each
+            if (each.text, each.references) == (schema.text, schema.references) and metadata.is_same(schema, each):
+                return each
         return None
 
     async def _parsing(self, versions: Sequence[SchemaVersion]) -> list[SchemaVersion]:
@@ -276,7 +286,8 @@ class Registry:
         """What a verdict depends on. Another one needs another verdict."""
         state, subject = self.state, schema.subject
         versions = [(each.version, each.id) for each in state.versions(subject)]
-        return versions, state.level(subject), state.mode_in_scope(subject), resolve(state, subject, schema.references)
+        config, next_version = state.config_in_scope(subject), state.next_version(subject)
+        return versions, next_version, config, state.mode_in_scope(subject), resolve(state, subject, schema.references)
 
     # Other writes. NotLeading: nothing was written.
 
@@ -340,6 +351,11 @@ class Registry:
             self._writer.stop()
             raise errors.timed_out("The write is in the log, but was not read back in time; try again") from None
         self._last_write_s = time.monotonic()
+
+
+def _tidy(schema: SchemaVersion) -> SchemaVersion:
+    """Without metadata and rules that are empty: given so, they are not taken over from the version before."""
+    return replace(schema, metadata=schema.metadata or None, rule_set=schema.rule_set or None)
 
 
 def conflict_text(verdict: Verdict) -> str:

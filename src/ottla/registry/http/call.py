@@ -13,6 +13,7 @@ from starlette.requests import Request
 from ottla.registry import errors, subjects
 from ottla.registry.errors import RegistryError
 from ottla.registry.log_format import read_references
+from ottla.registry.metadata import trouble_of_metadata, trouble_of_rules
 from ottla.registry.service import Registry, SchemaRequest
 from ottla.schemas.model import AVRO, SCHEMA_TYPES
 
@@ -23,6 +24,15 @@ _UNKNOWN_PROPERTIES: Final = "confluent-accept-unknown-properties"
 
 def not_found() -> RegistryError:
     return RegistryError(404, "HTTP 404 Not Found")
+
+
+def check_metadata(name: str, value: object) -> None:
+    """Refuse metadata and rules of a wrong shape, by the name of the field that they are in."""
+    if isinstance(value, dict):
+        is_metadata = name.lower().endswith("metadata")
+        trouble = trouble_of_metadata(value) if is_metadata else trouble_of_rules(value)
+        if trouble is not None:
+            raise RegistryError(400, trouble)
 
 
 def decoded(segment: bytes) -> str:
@@ -163,4 +173,5 @@ class Call:
         value = document.get(name)
         if value is not None and not isinstance(value, dict):
             raise RegistryError(400, f"{name} is not an object")
-        return value or None
+        check_metadata(name, value)
+        return value

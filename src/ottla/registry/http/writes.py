@@ -7,7 +7,7 @@ from typing import Any, Final
 from ottla.registry import errors, subjects
 from ottla.registry.errors import RegistryError
 from ottla.registry.http import documents
-from ottla.registry.http.call import Call
+from ottla.registry.http.call import Call, check_metadata
 from ottla.registry.service import NotLeading
 from ottla.registry.state import FORWARD, MODES
 
@@ -31,6 +31,8 @@ async def registered(call: Call) -> object:
     subject, request = call.subject, call.schema_request()
     if not subjects.is_valid(subject):
         raise errors.invalid_subject(subject)
+    if call.registry.gives_metadata(subject):
+        raise NotLeading
     known = await call.registry.find(subject, request, normalize=call.flag("normalize"), deleted=False)
     if known is None or request.id not in (-1, known.id) or request.version not in (0, -1, known.version):
         raise NotLeading
@@ -67,6 +69,7 @@ async def set_config(call: Call) -> object:
         if name in document:
             if document[name] is not None and not isinstance(document[name], kind):
                 raise RegistryError(400, f"{name} is not a {kind.__name__}")
+            check_metadata(name, document[name])
             changes[name] = document[name]
     return documents.of_changed_config(await call.registry.set_config(_checked_scope(call), changes))
 

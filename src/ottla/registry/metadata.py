@@ -1,0 +1,131 @@
+"""What a new version takes over: metadata and rules, of its subject's config and of the version before it, as in Confluent's.
+
+    the config's default  <  the request's, or else that of the latest version  <  the config's override
+
+A later one wins by name: of a tag, a property, a rule. The rules themselves are for clients to run. A core without I/O; a log may
+hold anything, so that what has another shape counts as nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from ottla.registry.log_format import Document, SchemaVersion
+
+CONFLUENT_VERSION: Final = "confluent:version"
+"""The property that tells a schema's own version. It is set if the client gave a version, or has the property itself."""
+_RULES: Final = ("migrationRules", "domainRules", "encodingRules")
+INHERITED: Final = ("defaultMetadata", "overrideMetadata", "defaultRuleSet", "overrideRuleSet")
+
+
+def completed(config: Document, new: SchemaVersion, latest: SchemaVersion | None, next_version: int | None) -> SchemaVersion:
+    """The schema as it is registered. Without `next_version` it is only looked for."""
+    own_metadata = new.metadata if new.metadata is not None or latest is None else latest.metadata
+    own_rules = new.rule_set if new.rule_set is not None or latest is None else latest.rule_set
+    metadata = _merged_metadata(config.get("defaultMetadata"), own_metadata)
+    metadata = _merged_metadata(metadata, config.get("overrideMetadata"))
+    rules = _merged_rules(config.get("defaultRuleSet"), own_rules)
+    rules = _merged_rules(rules, config.get("overrideRuleSet"))
+    if next_version is not None and (new.version != 0 or version_property(metadata) is not None):
+        found = dict(metadata or {})
+        metadata = {**found, "properties": {**_object(found.get("properties")), CONFLUENT_VERSION: str(next_version)}}
+    return replace(new, metadata=metadata or None, rule_set=rules or None)
+
+
+def version_property(metadata: Document | None) -> str | None:
+    return property_of(metadata, CONFLUENT_VERSION)
+
+
+def property_of(metadata: Document | None, name: str) -> str | None:
+    found = _object(_object(metadata).get("properties")).get(name)
+    return found if isinstance(found, str) else None
+
+
+def is_same(new: SchemaVersion, known: SchemaVersion) -> bool:
+    """Whether both have the same metadata and rules, one of them perhaps without the property `confluent:version`."""
+    mine, theirs = version_property(new.metadata), version_property(known.metadata)
+    if mine is not None and theirs is None and mine != str(known.version):
+        return False
+    if (mine is None) == (theirs is None):
+        same = (new.metadata or None) == (known.metadata or None)
+    else:
+        same = _without_version(new.metadata) == _without_version(known.metadata)
+    return same and (new.rule_set or None) == (known.rule_set or None)
+
+
+def in_group(config: Document, new: SchemaVersion, earlier: SchemaVersion) -> bool:
+    """Whether a new version must be compatible with an earlier one: the property that `compatibilityGroup` names is the same."""
+    group = config.get("compatibilityGroup")
+    return not isinstance(group, str) or property_of(new.metadata, group) == property_of(earlier.metadata, group)
+
+
+def trouble_of_metadata(given: Mapping[str, Any]) -> str | None:
+    """What is wrong with the metadata of a request."""
+    for name, of_value in (("tags", _is_texts), ("properties", _is_text)):
+        found = given.get(name)
+        if found is not None and not (isinstance(found, dict) and all(of_value(each) for each in found.values())):
+            return f"{name} of metadata is not an object of {'lists of text' if name == 'tags' else 'text'}"
+    found = given.get("sensitive")
+    return None if found is None or _is_texts(found) else "sensitive of metadata is not a list of text"
+
+
+def trouble_of_rules(given: Mapping[str, Any]) -> str | None:
+    """What is wrong with the rule set of a request."""
+    for kind in _RULES:
+        rules = given.get(kind)
+        if rules is None:
+            continue
+        if not isinstance(rules, list) or not all(isinstance(each, dict) and _is_text(each.get("name")) for each in rules):
+            return f"{kind} of ruleSet is not a list of rules with names"
+    return None
+
+
+def _merged_metadata(old: object, new: object) -> Document | None:
+    if not isinstance(old, Mapping) or not isinstance(new, Mapping):
+        return new if isinstance(new, Mapping) else old if isinstance(old, Mapping) else None
+    found: dict[str, Any] = {**old, **new}
+    for name in ("tags", "properties"):
+        merged = {**_object(old.get(name)), **_object(new.get(name))}
+        if merged:
+            found[name] = dict(sorted(merged.items()))
+    sensitive = {*_list(old.get("sensitive")), *_list(new.get("sensitive"))}
+    if sensitive:
+        found["sensitive"] = sorted(sensitive)
+    return found
+
+
+def _merged_rules(old: object, new: object) -> Document | None:
+    if not isinstance(old, Mapping) or not isinstance(new, Mapping):
+        return new if isinstance(new, Mapping) else old if isinstance(old, Mapping) else None
+    found: dict[str, Any] = {**old, **{name: value for name, value in new.items() if value is not None}}
+    for kind in _RULES:
+        later = [each for each in _list(new.get(kind)) if isinstance(each, Mapping)]
+        names = {each.get("name") for each in later}
+        rules = [each for each in _list(old.get(kind)) if isinstance(each, Mapping) and each.get("name") not in names] + later
+        if rules:
+            found[kind] = rules
+    return found
+
+
+def _without_version(metadata: Document | None) -> dict[str, Any]:
+    properties = {name: each for name, each in _object(_object(metadata).get("properties")).items() if name != CONFLUENT_VERSION}
+    rest = {name: each for name, each in _object(metadata).items() if name != "properties" and each}
+    return {**rest, **({"properties": properties} if properties else {})}
+
+
+def _object(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)

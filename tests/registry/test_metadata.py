@@ -1,0 +1,101 @@
+"""Metadata and rules of new versions, from the config and the version before, and compatibility within a group."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.registry.conftest import Client
+
+STRING = '"string"'
+RULE = {"name": "checkId", "kind": "CONDITION", "type": "CEL", "mode": "WRITE", "expr": "message.id > 0"}
+OTHER = {"name": "other", "kind": "CONDITION", "type": "CEL", "mode": "READ", "expr": "true"}
+
+
+def fields(*names: str) -> str:
+    return json.dumps({"type": "record", "name": "R", "fields": [{"name": each, "type": "int", "default": 0} for each in names]})
+
+
+def version(client: Client, subject: str, number: int | str) -> Any:
+    found = client.get(f"/subjects/{subject}/versions/{number}")
+    return {name: found.get(name) for name in ("version", "metadata", "ruleSet")}
+
+
+def test_a_new_version_takes_over_the_metadata_and_rules_of_the_one_before(client: Client, subject: str) -> None:
+    metadata = {"properties": {"owner": "ada"}}
+    client.register(subject, fields("a"), metadata=metadata, ruleSet={"domainRules": [RULE]})
+    client.register(subject, fields("a", "b"))
+    assert version(client, subject, 2) == {"version": 2, "metadata": metadata, "ruleSet": {"domainRules": [RULE]}}
+    client.register(subject, fields("a", "b", "c"), metadata={"properties": {"team": "x"}})
+    assert version(client, subject, 3)["metadata"] == {"properties": {"team": "x"}}, "what the request has is not mixed"
+    assert version(client, subject, 3)["ruleSet"] == {"domainRules": [RULE]}
+    client.register(subject, fields("a", "b", "c", "d"), metadata={}, ruleSet={})
+    assert version(client, subject, 4) == {"version": 4, "metadata": None, "ruleSet": None}
+
+
+def test_the_same_schema_without_its_metadata_is_the_same_version(client: Client, subject: str) -> None:
+    first = client.register(subject, STRING, metadata={"properties": {"owner": "ada"}})
+    assert client.register(subject, STRING) == first
+    assert client.get(f"/subjects/{subject}/versions") == [1]
+    status, found = client.call("POST", f"/subjects/{subject}", {"schema": STRING})
+    assert (status, found["version"]) == (200, 1)
+
+
+def test_the_config_adds_defaults_and_overrides(client: Client, subject: str) -> None:
+    config = {
+        "defaultMetadata": {"properties": {"owner": "nobody", "tier": "3"}, "sensitive": ["tier"]},
+        "overrideMetadata": {"properties": {"region": "eu"}, "tags": {"**.ssn": ["PII"]}},
+        "defaultRuleSet": {"domainRules": [RULE, OTHER]},
+        "overrideRuleSet": {"domainRules": [{**OTHER, "expr": "false"}]},
+    }
+    assert client.call("PUT", f"/config/{subject}", config)[0] == 200
+    given = {"properties": {"owner": "ada", "region": "us"}}
+    first = client.register(subject, STRING, metadata=given)
+    assert version(client, subject, 1) == {
+        "version": 1,
+        "metadata": {
+            "tags": {"**.ssn": ["PII"]},
+            "properties": {"owner": "ada", "region": "eu", "tier": "3"},
+            "sensitive": ["tier"],
+        },
+        "ruleSet": {"domainRules": [RULE, {**OTHER, "expr": "false"}]},
+    }
+    assert client.register(subject, STRING, metadata=given) == first, "what is added counts for what is the same"
+    client.call("PUT", f"/config/{subject}", {"overrideMetadata": {"properties": {"region": "asia"}}})
+    assert client.register(subject, STRING) != first
+    assert version(client, subject, 2)["metadata"]["properties"] == {"owner": "ada", "region": "asia", "tier": "3"}
+
+
+def test_the_property_confluent_version_is_kept_up_to_date(client: Client, subject: str) -> None:
+    client.register(subject, fields("a"), version=-1)
+    assert version(client, subject, 1)["metadata"] == {"properties": {"confluent:version": "1"}}
+    assert client.register(subject, fields("a")), "without the property it is the same schema"
+    client.register(subject, fields("a", "b"))
+    assert version(client, subject, 2)["metadata"] == {"properties": {"confluent:version": "2"}}
+    assert client.get(f"/subjects/{subject}/versions") == [1, 2]
+
+
+def test_versions_of_other_compatibility_groups_are_not_compared(client: Client, subject: str) -> None:
+    client.call("PUT", f"/config/{subject}", {"compatibility": "BACKWARD", "compatibilityGroup": "application.version"})
+    one, two = ({"properties": {"application.version": each}} for each in "12")
+    client.register(subject, STRING, metadata=one)
+    client.register(subject, '"long"', metadata=two)
+    body = {"schema": '"int"', "metadata": one}
+    assert client.error("POST", f"/subjects/{subject}/versions", body) == 409, "the latest of its group is a string"
+    path = f"/compatibility/subjects/{subject}/versions"
+    assert client.call("POST", path, body)[1] == {"is_compatible": False}
+    assert client.call("POST", path, {**body, "metadata": two})[1] == {"is_compatible": False}, "an int does not read a long"
+    assert client.call("POST", path, {**body, "metadata": {}})[1] == {"is_compatible": True}, "nothing is in that group"
+    client.register(subject, '"double"', metadata=two)
+
+
+def test_metadata_of_a_wrong_shape_is_refused(client: Client, subject: str) -> None:
+    for fields_given in (
+        {"metadata": {"properties": ["a"]}},
+        {"metadata": {"tags": {"a": "b"}}},
+        {"metadata": {"sensitive": [1]}},
+        {"ruleSet": {"domainRules": [{"kind": "CONDITION"}]}},
+    ):
+        assert client.error("POST", f"/subjects/{subject}/versions", {"schema": STRING, **fields_given}) == 400
+    assert client.error("PUT", f"/config/{subject}", {"defaultMetadata": {"properties": {"a": 1}}}) == 400
+    assert client.error("PUT", f"/config/{subject}", {"overrideRuleSet": {"migrationRules": {}}}) == 400
