@@ -38,8 +38,11 @@ def test_values_are_written_and_read_with_a_schema(
     (tmp_path / name).write_text(schema)
     ottla.ok("produce", topic, "--schema", str(tmp_path / name), "--registry", url, "-p", "0", value)
     ottla.ok("produce", topic, "--schema", "latest", "--registry", url, "-p", "0", stdin=f"{value}\n")
+    ottla.ok("produce", topic, "--schema", "latest", "--schema-header", "--registry", url, "-p", "0", value)
     lines = ottla.ok("consume", topic, "--schema", "--registry", url).splitlines()
-    assert [json.loads(each) for each in lines] == [json.loads(value)] * 2
+    assert [json.loads(each) for each in lines] == [json.loads(value)] * 3
+    [header] = json.loads(ottla.ok("consume", topic, "--format", "json").splitlines()[-1])["headers"]
+    assert header["name"] == "__value_schema_id"
 
 
 def test_keys_other_records_and_selections(ottla: Ottla, topic: str, url: str, tmp_path: Path) -> None:
@@ -64,6 +67,7 @@ def test_failures_say_what_to_do(ottla: Ottla, topic: str, url: str, tmp_path: P
     wrong = ottla.run("produce", topic, "--schema", file, "--registry", url, '{"id": "x"}')
     assert wrong.returncode == 1
     assert "line 1: the value does not fit schema" in wrong.stderr
+    assert "needs --schema" in ottla.run("produce", topic, "--schema-header", "x").stderr
     assert "40401" in ottla.run("produce", topic, "--key-schema", "latest", "--registry", url, "-k", "1", "x").stderr
     assert "names no schema" in ottla.run("produce", topic, "--schema", "order.txt", "--registry", url, "x").stderr
     away = ottla.run("consume", topic, "--schema", "--registry", "nowhere")

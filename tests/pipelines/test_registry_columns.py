@@ -64,7 +64,7 @@ def world(ottla_registry: Registry, spark: SparkSession, request: pytest.Fixture
     return World(ottla_registry.url, request.node.name.replace("[", "-").rstrip("]"))
 
 
-def batch(value: p.Framed, data: list[bytes | None]) -> list[Any]:
+def batch(value: p.Framed, data: list[bytes | None], headers: list[bytes | None] | None = None) -> list[Any]:
     """What the worker of a source makes of these values."""
     import pyarrow as pa
     from pyspark.sql.pandas.types import to_arrow_type
@@ -75,7 +75,9 @@ def batch(value: p.Framed, data: list[bytes | None]) -> list[Any]:
     assert isinstance(found, StructType)
     target = to_arrow_type(found.add("bad", "string"), timezone="UTC")
     options = registry_columns.options_of(value, HERE)
-    rows: list[Any] = registry_columns.decode_batch(pa.array(data, pa.binary()), options, reader, target, "bad").to_pylist()
+    given = None if headers is None else pa.array(headers, pa.binary())
+    found = registry_columns.decode_batch(pa.array(data, pa.binary()), options, reader, target, "bad", given)
+    rows: list[Any] = found.to_pylist()
     return rows
 
 
@@ -145,6 +147,27 @@ def test_protobuf_of_several_versions_nested_and_of_other_messages(world: World)
     assert found[1]["at"] == datetime(2026, 1, 1, tzinfo=UTC)
     assert found[2]["bad"] == "the value is a Other, not a Order"
     assert "not Protobuf of its schema" in found[3]["bad"]
+
+
+def test_a_header_names_the_schema_by_its_guid(world: World) -> None:
+    subject = world.register("orders", AVRO, FIRST)
+    value = p.avro(subject=subject, registry=world.url)
+    assert isinstance(value, p.Framed)
+    document = json.dumps({"id": 1, "to": "Ana"})
+    header, payload = world.values.encode_for_header(document, world.client.version(subject))
+    assert world.values.decode(header + payload) == document
+    by_id = world.encode(subject, json.loads(document))
+    unknown = b"\1" + bytes(16)
+    found = batch(value, [payload, by_id, payload, payload, header + payload], [header, None, b"\1xx", unknown, None])
+    row = {"id": 1, "to": "Ana"}
+    assert [{name: each[name] for name in row} for each in (found[0], found[1], found[4])] == [row] * 3
+    assert "no value of a schema registry" in found[2]["bad"]
+    assert found[3]["bad"] == "the registry has no schema 00000000-0000-0000-0000-000000000000"
+    proto = world.register("proto", PROTOBUF, (PROTO % "") + "message Other { int32 a = 1; }")
+    header, payload = world.values.encode_for_header('{"id": "7"}', world.client.version(proto))
+    assert len(header) == 18, "the message indexes are in the header too"
+    [row] = batch(p.protobuf(proto, registry=world.url), [payload], [header])
+    assert row == {"id": 7, "to": "", "bad": None}
 
 
 def test_rows_are_written_with_the_framing(world: World) -> None:

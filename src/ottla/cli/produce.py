@@ -153,6 +153,9 @@ def produce(
     key_schema: Annotated[
         str | None, typer.Option("--key-schema", metavar="VERSION|FILE", help="Likewise for keys and TOPIC-key.")
     ] = None,
+    schema_header: Annotated[
+        bool, typer.Option("--schema-header", help="Name the schema by its GUID in a header, not by its id before the value.")
+    ] = False,
     registry: RegistryUrl = None,
     properties: Properties = None,
     bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
@@ -182,14 +185,14 @@ def produce(
     try:
         with ExitStack() as stack:
             source = _source(values, file, stack)
-            writers = _schemas(topic, schema, key_schema, registry, command_config, stack)
+            writers = _schemas(topic, schema, key_schema, schema_header, registry, command_config, stack)
             stack.callback(producer.flush, timeout_s + 1)  # also after Ctrl-C or a bad line: earlier lines are sent
             for number, line in enumerate(source, 1):
                 record = reading.record(line, number)
                 record.key = constant_key if record.key is None else record.key
                 record.headers = constant_headers + record.headers
-                for writer, what in writers:
-                    setattr(record, what, writer.write(getattr(record, what), f"line {number}: the {what}"))
+                for writer in writers:
+                    writer.write(record, f"line {number}")
                 record.partition = partition if record.partition is None else record.partition
                 _check_partition(topic, record.partition, partitions)
                 _send(producer, topic, record, delivery, number)
@@ -214,14 +217,22 @@ def produce(
 
 
 def _schemas(
-    topic: str, value: str | None, key: str | None, registry: str | None, command_config: Path | None, stack: ExitStack
-) -> list[tuple[SchemaWriter, str]]:
+    topic: str,
+    value: str | None,
+    key: str | None,
+    by_header: bool,
+    registry: str | None,
+    command_config: Path | None,
+    stack: ExitStack,
+) -> list[SchemaWriter]:
     """What makes the bytes of values and keys that have a schema."""
-    words = [(what, word) for what, word in (("value", value), ("key", key)) if word is not None]
+    words = [(is_key, word) for is_key, word in ((False, value), (True, key)) if word is not None]
     if not words:
+        if by_header:
+            raise Failure("--schema-header needs --schema or --key-schema", exit_code=EXIT_USAGE)
         return []
     client = stack.enter_context(registry_at(registry, command_config))
-    return [(SchemaWriter(client, f"{topic}-{what}", word), what) for what, word in words]
+    return [SchemaWriter(client, topic, word, key=is_key, by_header=by_header) for is_key, word in words]
 
 
 def _check_partition(topic: str, partition: int | None, partitions: int) -> None:

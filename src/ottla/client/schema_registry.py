@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
+from ottla.schemas.framing import SchemaName
 from ottla.schemas.model import AVRO, ParsedSchema, Reference, ResolvedReference
 from ottla.schemas.parsing import parse
 
@@ -27,6 +28,8 @@ _SETTINGS: Final = {
     "ssl.certificate.location": "certificate_file",
     "ssl.key.location": "key_file",
 }
+_NEWER: Final = "Confluent-Accept-Unknown-Properties"
+"""Asks for the fields of answers that clients did not always know, such as `guid`."""
 _RETRIED: Final = frozenset({408, 429, 502, 503, 504})
 
 
@@ -78,13 +81,16 @@ class Registered:
     references: tuple[Reference, ...] = ()
     subject: str = ""
     version: int = 0
+    guid: str = ""
+    """Empty if the registry is too old to have GUIDs."""
 
     @classmethod
     def of(cls, document: Mapping[str, Any], schema_id: int | None = None) -> Registered:
         references = tuple(Reference(each["name"], each["subject"], each["version"]) for each in document.get("references") or ())
         found = document["id"] if schema_id is None else schema_id
         schema_type, text = document.get("schemaType", AVRO), document["schema"]
-        return cls(found, schema_type, text, references, document.get("subject", ""), document.get("version", 0))
+        subject, version = document.get("subject", ""), document.get("version", 0)
+        return cls(found, schema_type, text, references, subject, version, document.get("guid", ""))
 
 
 class SchemaRegistry:
@@ -97,8 +103,8 @@ class SchemaRegistry:
             if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
                 raise ValueError(f"{url!r} is no address of a registry; write http://host:8081 or https://host:8081")
         self._connection: http.client.HTTPConnection | None = None
-        self._schemas: dict[int, Registered] = {}
-        self._parsed: dict[int, ParsedSchema] = {}
+        self._schemas: dict[SchemaName, Registered] = {}
+        self._parsed: dict[SchemaName, ParsedSchema] = {}
         self._versions: dict[tuple[str, int], Registered] = {}
 
     def close(self) -> None:
@@ -114,15 +120,20 @@ class SchemaRegistry:
 
     # --- schemas ---
 
-    def schema(self, schema_id: int) -> Registered:
-        """The schema of an id."""
+    def schema(self, schema_id: SchemaName) -> Registered:
+        """The schema of an id or a GUID."""
         if schema_id not in self._schemas:
-            document = self.request("GET", f"/schemas/ids/{schema_id}")
-            self._schemas[schema_id] = Registered.of(document, schema_id)
+            if isinstance(schema_id, int):
+                found = Registered.of(self.request("GET", f"/schemas/ids/{schema_id}"), schema_id)
+            else:
+                document = self.request("GET", f"/schemas/guids/{schema_id}")
+                places = self.request("GET", f"/schemas/guids/{schema_id}/ids")
+                found = Registered.of(document, places[0]["id"] if places else 0)
+            self._schemas[schema_id] = found
         return self._schemas[schema_id]
 
-    def parsed(self, schema_id: int) -> ParsedSchema:
-        """The parsed schema of an id, with what it refers to."""
+    def parsed(self, schema_id: SchemaName) -> ParsedSchema:
+        """The parsed schema of an id or a GUID, with what it refers to."""
         if schema_id not in self._parsed:
             self._parsed[schema_id] = self.parse(self.schema(schema_id))
         return self._parsed[schema_id]
@@ -201,7 +212,7 @@ class SchemaRegistry:
     def _exchange(self, url: str, method: str, target: str, content: bytes | None) -> tuple[int, Any]:
         if self._connection is None:
             self._connection = self._connect(url)
-        headers = {"Accept": f"{MEDIA_TYPE}, application/json", **self._authorization(url)}
+        headers = {"Accept": f"{MEDIA_TYPE}, application/json", _NEWER: "true", **self._authorization(url)}
         if content is not None:
             headers["Content-Type"] = MEDIA_TYPE
         self._connection.request(method, urlsplit(url).path.rstrip("/") + target, content, headers)

@@ -7,13 +7,23 @@ from __future__ import annotations
 
 import io
 import json
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from ottla.client.avro_arrays import has_endless_array
 from ottla.client.schema_registry import Registered, SchemaRegistry
-from ottla.schemas.framing import NotFramed, read_id, read_indexes, write_id, write_indexes
+from ottla.schemas.framing import (
+    PREFIX_BYTES,
+    NotFramed,
+    SchemaName,
+    read_id,
+    read_indexes,
+    write_guid,
+    write_id,
+    write_indexes,
+)
 from ottla.schemas.model import AVRO, JSON, ParsedSchema
 
 
@@ -53,7 +63,7 @@ class SchemaValues:
 
     def __init__(self, registry: SchemaRegistry) -> None:
         self.registry = registry
-        self._codecs: dict[tuple[int, tuple[int, ...]], Codec] = {}
+        self._codecs: dict[tuple[SchemaName, tuple[int, ...]], Codec] = {}
 
     def decode(self, data: bytes) -> str:
         """The JSON text of a value. NotFramed if it names no schema, NotOfSchema if it does not fit, RegistryFailed."""
@@ -80,7 +90,13 @@ class SchemaValues:
             raise NotOfSchema(f"does not fit schema {schema.schema_id}: {error}") from None
         return write_id(schema.schema_id) + codec.prefix + payload
 
-    def _codec(self, schema_id: int, indexes: tuple[int, ...], schema: Registered | None = None) -> Codec:
+    def encode_for_header(self, text: str, schema: Registered) -> tuple[bytes, bytes]:
+        """The header of a value and its bytes. NotOfSchema says why the text does not fit."""
+        data = self.encode(text, schema)
+        start = PREFIX_BYTES + len(self._codec(schema.schema_id, (0,), schema).prefix)
+        return write_guid(uuid.UUID(schema.guid)) + data[PREFIX_BYTES:start], data[start:]
+
+    def _codec(self, schema_id: SchemaName, indexes: tuple[int, ...], schema: Registered | None = None) -> Codec:
         key = (schema_id, indexes)
         if key not in self._codecs:
             parsed = self.registry.parsed(schema_id) if schema is None else self.registry.parse(schema)

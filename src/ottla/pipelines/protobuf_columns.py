@@ -13,7 +13,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from ottla.client.schema_values import message_class
 from ottla.pipelines.failure import PipelineError, Place
-from ottla.schemas.framing import PREFIX_BYTES, NotFramed, read_indexes, write_indexes
+from ottla.schemas.framing import NotFramed, read_indexes, write_indexes
 from ottla.schemas.model import ParsedSchema
 from ottla.schemas.protobuf.protobuf_schema import ProtobufSchema
 
@@ -77,8 +77,8 @@ def _is_wrapper(message: Descriptor) -> bool:
     return bool(message.file.name == "google/protobuf/wrappers.proto")
 
 
-def decoder(writer: ParsedSchema, reader: ParsedSchema) -> Callable[[list[bytes]], list[dict[str, Any] | str]]:
-    """Reads values of the writer's schema as rows of the reader's first message."""
+def decoder(writer: ParsedSchema, reader: ParsedSchema, prefix_bytes: int) -> Callable[[list[bytes]], list[dict[str, Any] | str]]:
+    """Reads values of the writer's schema as rows of the reader's first message. So many bytes of a value name its schema."""
     assert isinstance(writer, ProtobufSchema), writer
     wanted = reader.name
     message = message_class(reader, (0,))
@@ -86,7 +86,7 @@ def decoder(writer: ParsedSchema, reader: ParsedSchema) -> Callable[[list[bytes]
 
     def decode(value: bytes) -> dict[str, Any] | str:
         try:
-            indexes, start = read_indexes(value, PREFIX_BYTES)
+            indexes, start = read_indexes(value, prefix_bytes)
         except NotFramed as error:
             return f"no Protobuf value of a schema registry: {error}"
         name = writer.message_name(indexes)

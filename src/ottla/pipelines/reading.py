@@ -39,11 +39,16 @@ def metric(source: Source) -> str:
     return f"ottla.bad.{source.name}"
 
 
+def names_schemas(source: Source) -> bool:
+    """Whether headers of the records may name schemas."""
+    return isinstance(source.value, Framed) or isinstance(source.key, Framed)
+
+
 def options_of(source: Source, kafka: Mapping[str, str], starting: str | None = None) -> dict[str, str]:
     """The options of `format("ottla")` for a source."""
     chosen = {"subscribePattern": source.pattern} if source.pattern is not None else {"subscribe": ",".join(source.topics)}
     options = {**kafka, **chosen, "startingOffsets": starting or source.starting, **dict(source.options)}
-    if "headers" in source.columns:
+    if "headers" in source.columns or names_schemas(source):
         options["includeHeaders"] = "true"
     return options
 
@@ -56,6 +61,8 @@ def stream(spark: SparkSession, source: Source, options: Mapping[str, str]) -> D
     needed = ("value", *source.columns)
     if isinstance(source.value, Debezium) and "key" not in needed:
         needed = (*needed, "key")  # of tombstones
+    if names_schemas(source):
+        needed = (*needed, "headers")
     return rows(spark.readStream.format("ottla").schema(schema_of(needed)).options(**options).load(), source)
 
 
@@ -127,7 +134,8 @@ def parsed(raw: DataFrame, source: Source) -> DataFrame:
             events = change_events.of_avro(raw, source.value, source.place, _CORRUPT)
         found, reason = change_events.read(events, source.value.columns, _VALUE)
     elif isinstance(source.value, Framed):
-        found = raw.withColumn(_VALUE, registry.decoded(value, source.value, source.place, _CORRUPT)[0])
+        header = registry.header_of(F.col("headers"), key=False) if "headers" in raw.columns else None
+        found = raw.withColumn(_VALUE, registry.decoded(value, source.value, source.place, _CORRUPT, header)[0])
         reason = F.when(value.isNull(), no_reason).otherwise(F.col(f"{_VALUE}.{_CORRUPT}"))
     elif isinstance(source.value, String):
         found = raw.withColumn(_VALUE, F.struct(text.alias("value")))
@@ -139,7 +147,8 @@ def parsed(raw: DataFrame, source: Source) -> DataFrame:
         key_is_bad = F.col("key").isNotNull() & ~F.is_valid_utf8(F.col("key").cast("string"))
         reason = F.when(key_is_bad, "the key is no UTF-8").otherwise(reason)
     elif isinstance(source.key, Framed):
-        decoded, kind = registry.decoded(F.col("key"), source.key, source.place, _CORRUPT)
+        header = registry.header_of(F.col("headers"), key=True) if "headers" in raw.columns else None
+        decoded, kind = registry.decoded(F.col("key"), source.key, source.place, _CORRUPT, header)
         found = found.withColumn(_KEY, decoded)
         names = [name for name in kind.fieldNames() if name != _CORRUPT]
         # A key that is no record is a plain column.

@@ -19,7 +19,16 @@ from ottla.pipelines.failure import PipelineError, Place
 from ottla.pipelines.values import Framed
 from ottla.schemas.avro.avro_schema import AvroSchema
 from ottla.schemas.avro.nodes import Node
-from ottla.schemas.framing import PREFIX_BYTES, NotFramed, read_id, write_id
+from ottla.schemas.framing import (
+    GUID_BYTES,
+    KEY_HEADER,
+    PREFIX_BYTES,
+    VALUE_HEADER,
+    NotFramed,
+    prefix_of,
+    read_id,
+    write_id,
+)
 from ottla.schemas.model import AVRO, JSON, PROTOBUF, InvalidSchema, ParsedSchema
 from ottla.schemas.work import SchemaText
 
@@ -108,8 +117,18 @@ def ddl(parsed: ParsedSchema, place: Place) -> str:
     return json_schema_columns.ddl_of(parsed, place)
 
 
-def decoded(column: Column, value: Framed, place: Place, corrupt: str) -> tuple[Column, StructType]:
-    """The struct of a column of framed values, with `corrupt`, the reason why one does not decode; and the struct's type."""
+def header_of(headers: Column, *, key: bool) -> Column:
+    """What the headers of a record tell of the schema of its key or value."""
+    from pyspark.sql import functions as F
+
+    name = KEY_HEADER if key else VALUE_HEADER
+    return F.try_element_at(F.filter(headers, lambda each: each["key"] == name), F.lit(-1))["value"]
+
+
+def decoded(column: Column, value: Framed, place: Place, corrupt: str, header: Column | None = None) -> tuple[Column, StructType]:
+    """The struct of a column of framed values, with `corrupt`, the reason why one does not decode; and the struct's type.
+
+    A `header` that is not null names the schema instead of the bytes before the payload."""
     from pyspark.sql import functions as F
 
     from ottla.pipelines.reading import struct
@@ -119,38 +138,44 @@ def decoded(column: Column, value: Framed, place: Place, corrupt: str) -> tuple[
     returns = struct(fields, place).add(corrupt, "string")
     if reader.schema_type == JSON:
         # The JVM reads JSON, whose schema only tells the columns.
-        text = F.substring(column, 6, 2**31 - 6).cast("string")
+        whole = column if header is None else F.concat(F.coalesce(header, F.lit(b"")), column)
+        by_id = (F.length(whole) >= PREFIX_BYTES) & (F.substring(whole, 1, 1) == F.unhex(F.lit("00")))
+        by_guid = (F.length(whole) >= GUID_BYTES) & (F.substring(whole, 1, 1) == F.unhex(F.lit("01")))
+        start = F.when(by_guid, GUID_BYTES).otherwise(PREFIX_BYTES) + 1
+        text = F.substring(whole, start, F.lit(2**31 - 1 - GUID_BYTES - 1)).cast("string")
         options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": corrupt}
         found = F.from_json(text, returns, options)
-        framed = (F.length(column) >= 5) & (F.substring(column, 1, 1) == F.unhex(F.lit("00")))
         why = (
-            F.when(~framed, "no value of a schema registry: it does not begin with byte 0 and an id")
+            F.when(~(by_id | by_guid), "no value of a schema registry: it does not begin with byte 0 and an id")
             .when(~F.is_valid_utf8(text), "the value is no UTF-8")
             .when(F.try_parse_json(text).isNull(), "the value is no JSON")
             .when(found[corrupt].isNotNull() | found.isNull(), "the value does not fit the schema")
         )
         columns = [found[name].alias(name) for name in fields.fieldNames()]
         return F.when(column.isNotNull(), F.struct(*columns, why.alias(corrupt))), returns
-    return decoder(options_of(value, place), reader, returns, corrupt)(column), returns
+    decode = decoder(options_of(value, place), reader, returns, corrupt)
+    return decode(column, F.lit(None).cast("binary") if header is None else header), returns
 
 
-def decoder(options: RegistryOptions, reader: SchemaText, returns: StructType, corrupt: str) -> Callable[[Any], Column]:
-    """An Arrow UDF: bytes -> struct of the reader's fields and of `corrupt`, the reason why the bytes do not decode."""
+def decoder(options: RegistryOptions, reader: SchemaText, returns: StructType, corrupt: str) -> Callable[[Any, Any], Column]:
+    """An Arrow UDF: bytes, header -> struct of the reader's fields and of `corrupt`, the reason why the bytes do not decode."""
     from pyspark.sql.pandas.types import to_arrow_type
 
-    def decode(values: Any) -> Any:
-        return decode_batch(values, options, reader, to_arrow_type(returns, timezone="UTC"), corrupt)
+    def decode(values: Any, headers: Any) -> Any:
+        return decode_batch(values, options, reader, to_arrow_type(returns, timezone="UTC"), corrupt, headers)
 
-    made: Callable[[Any], Column] = avro_columns.arrow_udf(decode, returns)
+    made: Callable[[Any, Any], Column] = avro_columns.arrow_udf(decode, returns)
     return made
 
 
-def decode_batch(values: Any, options: RegistryOptions, reader: SchemaText, target: Any, corrupt: str) -> Any:
-    """The struct array of a batch of values."""
+def decode_batch(
+    values: Any, options: RegistryOptions, reader: SchemaText, target: Any, corrupt: str, headers: Any = None
+) -> Any:
+    """The struct array of a batch of values. `headers` are their schema headers."""
     registry = connected(options)
     if reader.schema_type == AVRO:
-        return avro_arrow.decode(values, avro_arrow.root(reader), partial(_avro_writer, registry), target, corrupt)
-    return _decoded_messages(values, registry, reader, target, corrupt)
+        return avro_arrow.decode(values, avro_arrow.root(reader), partial(_avro_writer, registry), target, corrupt, headers)
+    return _decoded_messages(values, registry, reader, target, corrupt, headers)
 
 
 def _avro_writer(registry: SchemaRegistry, prefix: bytes) -> Node | str:
@@ -187,16 +212,21 @@ def _writer(registry: SchemaRegistry, prefix: bytes, schema_type: str) -> Parsed
     return writer
 
 
-def _decoded_messages(values: Any, registry: SchemaRegistry, reader: SchemaText, target: Any, corrupt: str) -> Any:
+def _decoded_messages(values: Any, registry: SchemaRegistry, reader: SchemaText, target: Any, corrupt: str, headers: Any) -> Any:
     import pyarrow as pa
 
     rows: list[dict[str, Any] | None] = [None] * len(values)
     # By the bytes in front: a batch has few ids, and reading one takes as long as a part of its value.
     positions: dict[bytes, list[int]] = {}
     data: list[bytes | None] = values.to_pylist()
+    if headers is not None and headers.null_count < len(headers):
+        data = [
+            (header or b"") + value if value is not None else None
+            for value, header in zip(data, headers.to_pylist(), strict=True)
+        ]
     for position, value in enumerate(data):
         if value is not None:
-            positions.setdefault(value[:PREFIX_BYTES], []).append(position)
+            positions.setdefault(prefix_of(value), []).append(position)
     for prefix, where in positions.items():
         try:
             decode = _message_decoder(registry, prefix, reader)
@@ -214,7 +244,7 @@ def _decoded_messages(values: Any, registry: SchemaRegistry, reader: SchemaText,
 def _message_decoder(registry: SchemaRegistry, prefix: bytes, reader: SchemaText) -> Decode:
     from ottla.pipelines import protobuf_columns
 
-    return protobuf_columns.decoder(_writer(registry, prefix, PROTOBUF), reader.parse())
+    return protobuf_columns.decoder(_writer(registry, prefix, PROTOBUF), reader.parse(), len(prefix))
 
 
 def encoded(columns: Mapping[str, Column], value: Framed, sink: Sink, what: str, present: Column) -> Column:

@@ -22,14 +22,27 @@ if TYPE_CHECKING:
 _REASON = "_ottla_reason"
 
 
-def from_registry(column: Column | str, value: Avro | Framed, *, reason: str | None = None) -> Column:
-    """The struct of the reader's columns. What does not decode is null, or, with `reason`, a field of that name says why."""
+def from_registry(
+    column: Column | str,
+    value: Avro | Framed,
+    *,
+    reason: str | None = None,
+    headers: Column | str | None = None,
+    key: bool = False,
+) -> Column:
+    """The struct of the reader's columns. What does not decode is null, or, with `reason`, a field of that name says why.
+
+    `headers` is the column of the records' headers, one of which may name the schema of the value, or of the key with `key`.
+    """
     from pyspark.sql import functions as F
 
     place = _caller()
     framed = _framed(value, place)
     given = F.col(column) if isinstance(column, str) else column
-    found, kind = registry_columns.decoded(given, framed, place, reason or _REASON)
+    header = None
+    if headers is not None:
+        header = registry_columns.header_of(F.col(headers) if isinstance(headers, str) else headers, key=key)
+    found, kind = registry_columns.decoded(given, framed, place, reason or _REASON, header)
     if reason is not None:
         return found
     fields = [found[name].alias(name) for name in kind.fieldNames() if name != _REASON]

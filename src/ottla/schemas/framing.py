@@ -2,14 +2,17 @@
 
 Byte 0 is the magic byte 0, then comes the schema's id in four bytes, big endian, then the payload. Protobuf has message
 indexes before the payload: the path of the message in its file as zigzag varints, the count first; the path [0], the first
-message, is the one byte 0. Clients of Confluent 8 may write byte 1 and the 16 bytes of a GUID into a header instead.
+message, is the one byte 0.
+
+Clients of Confluent 8 may write the byte 1 and the 16 bytes of a GUID, and Protobuf's message indexes, into a header instead.
+`whole` puts them before the value, where they are read as an id is.
 """
 
 from __future__ import annotations
 
 import struct
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 KEY_HEADER = "__key_schema_id"
@@ -19,6 +22,7 @@ _ID_MAGIC = 0
 _GUID_MAGIC = 1
 _PREFIX = struct.Struct(">BI")
 PREFIX_BYTES = _PREFIX.size
+GUID_BYTES = 17
 # No message lies deeper than a schema may nest.
 _INDEXES_MAX = 100
 
@@ -27,18 +31,24 @@ class NotFramed(ValueError):
     """The bytes do not begin as those of a record with a schema. The text says what is there instead."""
 
 
-class Framed(NamedTuple):
-    """The id of a record's schema and where its payload begins."""
+SchemaName = int | uuid.UUID
+"""The id of a schema, or its GUID."""
 
-    schema_id: int
+
+class Framed(NamedTuple):
+    """The id or GUID of a record's schema and where its payload begins."""
+
+    schema_id: SchemaName
     payload_start: int
 
 
 def read_id(data: bytes) -> Framed:
-    """The schema id at the start of a value or key."""
+    """The schema id, or GUID, at the start of a value or key."""
     if len(data) < PREFIX_BYTES:
         raise NotFramed(f"{len(data)} bytes are too few for a schema id, which takes {PREFIX_BYTES}")
     magic, schema_id = _PREFIX.unpack_from(data)
+    if is_guid(data):
+        return Framed(uuid.UUID(bytes=bytes(data[1:GUID_BYTES])), GUID_BYTES)
     if magic != _ID_MAGIC:
         raise NotFramed(f"the first byte is {magic}, not the magic byte 0 of a schema id")
     return Framed(schema_id, PREFIX_BYTES)
@@ -49,11 +59,27 @@ def write_id(schema_id: int) -> bytes:
     return _PREFIX.pack(_ID_MAGIC, schema_id)
 
 
-def read_guid(header: bytes) -> uuid.UUID:
-    """The GUID in a header `__key_schema_id` or `__value_schema_id`."""
-    if len(header) != 17 or header[0] != _GUID_MAGIC:
-        raise NotFramed(f"the header has {len(header)} bytes, not byte 1 and the 16 bytes of a GUID")
-    return uuid.UUID(bytes=bytes(header[1:]))
+def prefix_of(data: bytes) -> bytes:
+    """The bytes that name the schema, or the first few if none do."""
+    return data[: GUID_BYTES if is_guid(data) else PREFIX_BYTES]
+
+
+def names_schema(data: bytes | None) -> bool:
+    """Whether bytes may name a schema."""
+    return data is not None and len(data) >= PREFIX_BYTES and (data[0] == _ID_MAGIC or is_guid(data))
+
+
+def is_guid(data: bytes) -> bool:
+    return len(data) >= GUID_BYTES and data[0] == _GUID_MAGIC
+
+
+def whole(data: bytes | None, headers: Iterable[tuple[str, bytes | None]], *, key: bool) -> bytes | None:
+    """A key or value with what a header tells of its schema before it. Of several such headers the last counts."""
+    if data is None or not headers:
+        return data
+    wanted = KEY_HEADER if key else VALUE_HEADER
+    found = [value for name, value in headers if name == wanted and value]
+    return (found[-1] or b"") + data if found else data
 
 
 def write_guid(guid: uuid.UUID) -> bytes:

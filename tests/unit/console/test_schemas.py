@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from ottla.client.schema_registry import RegistryFailed, RegistryOptions, SchemaRegistry
 from ottla.console.records.documents import Showing
 from ottla.console.records.schemas import AWAY_S, REFUSED_MAX, REFUSED_S, Schemas
-from ottla.schemas.framing import write_id
+from ottla.schemas.framing import KEY_HEADER, VALUE_HEADER, write_guid, write_id
 
 
 class FakeRegistry(SchemaRegistry):
@@ -117,8 +118,10 @@ def test_a_value_cannot_claim_to_be_endless(clock: Clock) -> None:
 def test_topics_of_brokers_have_no_schemas(clock: Clock) -> None:
     showing = Showing(schemas=Schemas(FakeRegistry(), clock))
     framed = write_id(1) + b"x"
-    assert showing.concerns("orders", None, framed)
-    assert not showing.concerns("__consumer_offsets", framed, framed)
+    assert showing.concerns("orders", None, framed, [])
+    assert showing.concerns("orders", None, b"x", [(VALUE_HEADER, write_guid(uuid.uuid4()))])
+    assert not showing.concerns("orders", None, b"x", [(KEY_HEADER, write_guid(uuid.uuid4()))])
+    assert not showing.concerns("__consumer_offsets", framed, framed, [])
     assert not Showing(key_format="text", value_format="hex", schemas=showing.schemas).decodes
 
 

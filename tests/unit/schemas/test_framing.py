@@ -8,7 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.schemas.framing import NotFramed, read_guid, read_id, read_indexes, write_guid, write_id, write_indexes
+from ottla.schemas.framing import (
+    KEY_HEADER,
+    VALUE_HEADER,
+    NotFramed,
+    names_schema,
+    prefix_of,
+    read_id,
+    read_indexes,
+    whole,
+    write_guid,
+    write_id,
+    write_indexes,
+)
 
 
 def test_an_id_is_five_bytes() -> None:
@@ -43,10 +55,17 @@ def test_broken_message_indexes_are_named(data: bytes) -> None:
         read_indexes(data, 0)
 
 
-def test_a_guid_is_a_header_of_seventeen_bytes() -> None:
+def test_a_guid_is_byte_one_and_sixteen_bytes_in_a_header_before_the_value() -> None:
     guid = uuid.uuid4()
-    assert len(write_guid(guid)) == 17
-    assert read_guid(write_guid(guid)) == guid
-    for data in (b"", guid.bytes, b"\0" + guid.bytes):
-        with pytest.raises(NotFramed):
-            read_guid(data)
+    header = write_guid(guid)
+    assert len(header) == 17
+    assert read_id(header + b"payload") == (guid, 17)
+    assert prefix_of(header + b"payload") == header
+    assert names_schema(header)
+    assert not names_schema(header[:-1])
+    headers = [(VALUE_HEADER, b"old"), (VALUE_HEADER, header), (KEY_HEADER, None)]
+    assert whole(b"payload", headers, key=False) == header + b"payload", "the last one counts"
+    assert whole(b"payload", headers, key=True) == b"payload"
+    assert whole(None, headers, key=False) is None
+    with pytest.raises(NotFramed, match="first byte is 1"):
+        read_id(header[:-1])

@@ -24,7 +24,7 @@ from ottla.cli.formats import Incoming
 from ottla.cli.positions import TopicIndex
 from ottla.cli.selection import Selection, Tally
 from ottla.records.batch import BatchInfo
-from ottla.records.record import records_in
+from ottla.records.record import Headers, records_in
 from ottla.types import TopicPartition
 
 CHUNK_RECORDS_FIRST = 2_000
@@ -92,7 +92,7 @@ class _Places:
 class Reading(Protocol):
     """Makes text of keys and values that name a schema."""
 
-    def concerns(self, topic: str, key: bytes | None, value: bytes | None) -> bool:
+    def concerns(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> bool:
         """Whether a key or value may name a schema. Others are as they are."""
         ...
 
@@ -284,7 +284,7 @@ class Scan:
                 self.tally.size_bytes += len(record.key or b"") + len(record.value or b"")
             if record.offset in yielded:
                 continue
-            read = self._reading is not None and self._reading.concerns(reach.topic, record.key, record.value)
+            read = self._reading is not None and self._reading.concerns(reach.topic, record.key, record.value, record.headers)
             if not (
                 selection.has_key(record.key)
                 if read

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ottla.cli.failure import EXIT_USAGE, Failure
-from ottla.cli.formats import Incoming
+from ottla.cli.formats import Incoming, Outgoing
 from ottla.cli.options import read_text_or_stdin
 
 if TYPE_CHECKING:
     from ottla.client.schema_registry import Registered, SchemaRegistry
+    from ottla.records.record import Headers
 
 SUFFIXES = {".avsc": "AVRO", ".json": "JSON", ".proto": "PROTOBUF"}
 """The type of a schema by the name of its file."""
@@ -28,21 +29,24 @@ class SchemaReader:
 
         self._values = SchemaValues(registry)
 
-    def concerns(self, topic: str, key: bytes | None, value: bytes | None) -> bool:
+    def concerns(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> bool:
         """Whether a key or value may name a schema. Others are as they are."""
-        return any(data is not None and data[:1] == b"\0" for data in (key, value))
+        from ottla.schemas.framing import names_schema, whole
+
+        return names_schema(whole(key, headers, key=True)) or names_schema(whole(value, headers, key=False))
 
     def read(self, record: Incoming) -> Incoming:
         return replace(record, key=self._text(record, "key", record.key), value=self._text(record, "value", record.value))
 
     def _text(self, record: Incoming, what: str, data: bytes | None) -> bytes | None:
         from ottla.client.schema_values import NotOfSchema
-        from ottla.schemas.framing import NotFramed
+        from ottla.schemas.framing import NotFramed, whole
 
-        if data is None:
+        framed = whole(data, record.headers, key=what == "key")
+        if framed is None:
             return None
         try:
-            return self._values.decode(data).encode()
+            return self._values.decode(framed).encode()
         except NotFramed:
             return data
         except NotOfSchema as error:
@@ -51,21 +55,38 @@ class SchemaReader:
 
 
 class SchemaWriter:
-    """Makes the bytes of keys or values from JSON text, all with one schema."""
+    """Makes the bytes of keys or values from JSON text, all with one schema, which a header names if `by_header` is true."""
 
-    def __init__(self, registry: SchemaRegistry, subject: str, word: str) -> None:
+    def __init__(self, registry: SchemaRegistry, topic: str, word: str, *, key: bool = False, by_header: bool = False) -> None:
         from ottla.client.schema_values import SchemaValues
 
+        self._key = key
         self._values = SchemaValues(registry)
-        self._schema = _schema(registry, subject, word)
+        self._schema = _schema(registry, f"{topic}-{'key' if key else 'value'}", word)
+        self._by_header = by_header
+        if by_header and not self._schema.guid:
+            raise Failure("the schema registry gives no GUIDs", "without --schema-header the id is in the value")
 
-    def write(self, data: bytes | None, where: str) -> bytes | None:
-        from ottla.client.schema_values import NotOfSchema
-
+    def write(self, record: Outgoing, line: str) -> None:
+        what, data = ("key", record.key) if self._key else ("value", record.value)
         if data is None:
-            return None
+            return
+        text = self._written(data, record, f"{line}: the {what}")
+        if self._key:
+            record.key = text
+        else:
+            record.value = text
+
+    def _written(self, data: bytes, record: Outgoing, where: str) -> bytes:
+        from ottla.client.schema_values import NotOfSchema
+        from ottla.schemas.framing import KEY_HEADER, VALUE_HEADER
+
         try:
-            return self._values.encode(data.decode(), self._schema)
+            if not self._by_header:
+                return self._values.encode(data.decode(), self._schema)
+            header, payload = self._values.encode_for_header(data.decode(), self._schema)
+            record.headers = [*record.headers, (KEY_HEADER if self._key else VALUE_HEADER, header)]
+            return payload
         except UnicodeDecodeError:
             raise Failure(f"{where} is not UTF-8 text, and so no JSON") from None
         except NotOfSchema as error:

@@ -14,9 +14,10 @@ from ottla.cli.formats import Incoming
 from ottla.console.records import internal
 from ottla.console.records.datum import DATUM, FORMATS, Decoder, DoesNotFit, Shown, datum
 from ottla.console.records.masks import Masks
-from ottla.console.records.schemas import SCHEMA_FORMATS, Reading, Schemas, names_schema
+from ottla.console.records.schemas import SCHEMA_FORMATS, Reading, Schemas
 from ottla.console.schema import BOOLEAN, INTEGER, STRING, Schema, document, listed, maybe
-from ottla.schemas.framing import NotFramed, read_id
+from ottla.records.record import Headers
+from ottla.schemas.framing import NotFramed, names_schema, read_id, whole
 from ottla.schemas.model import AVRO
 
 RECORD: Schema = document(
@@ -65,11 +66,12 @@ class Showing:
         """Whether anything may be read with a schema."""
         return self.schemas is not None and (self.key_format in _DECODED or self.value_format in _DECODED)
 
-    def concerns(self, topic: str, key: bytes | None, value: bytes | None) -> bool:
+    def concerns(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> bool:
         """Whether a key or value may name a schema with which it is read."""
         if self.schemas is None or topic in internal.TOPICS:
             return False
-        return (self.key_format in _DECODED and names_schema(key)) or (self.value_format in _DECODED and names_schema(value))
+        of_key = self.key_format in _DECODED and names_schema(whole(key, headers, key=True))
+        return of_key or (self.value_format in _DECODED and names_schema(whole(value, headers, key=False)))
 
     def read(self, record: Incoming) -> Incoming:
         """With the text of what names a schema. Failure if no registry answers: what cannot be read cannot be searched."""
@@ -88,7 +90,8 @@ class Showing:
 
     def _reading(self, record: Incoming, part: str) -> Reading | None:
         """None if the part names no schema, or is asked for in another format."""
-        wanted, data = (self.key_format, record.key) if part == "key" else (self.value_format, record.value)
+        wanted, given = (self.key_format, record.key) if part == "key" else (self.value_format, record.value)
+        data = whole(given, record.headers, key=part == "key")
         if self.schemas is None or data is None or wanted not in _DECODED or record.topic in internal.TOPICS:
             return None
         reading = self.schemas.read(data)

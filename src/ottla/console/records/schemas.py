@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from ottla.client.schema_registry import RegistryFailed, SchemaRegistry
 from ottla.client.schema_values import Found, NotOfSchema, SchemaValues
-from ottla.schemas.framing import PREFIX_BYTES, NotFramed, read_id
+from ottla.schemas.framing import NotFramed, SchemaName, names_schema, prefix_of, read_id
 from ottla.schemas.model import AVRO, JSON, PROTOBUF
 
 FORMAT_OF_TYPE: Final = {AVRO: "avro", JSON: "json_schema", PROTOBUF: "protobuf"}
@@ -41,11 +41,6 @@ class Reading:
     """It may be read once the registry answers."""
 
 
-def names_schema(data: bytes | None) -> bool:
-    """Whether bytes may name a schema."""
-    return data is not None and len(data) >= PREFIX_BYTES and data[0] == 0
-
-
 class Schemas:
     def __init__(self, registry: SchemaRegistry, clock: Callable[[], float] = time.monotonic) -> None:
         self._registry = registry
@@ -53,7 +48,7 @@ class Schemas:
         self._clock = clock
         self._lock = threading.Lock()
         self._found: dict[bytes, Found] = {}
-        self._refused: dict[int, tuple[float, str]] = {}
+        self._refused: dict[SchemaName, tuple[float, str]] = {}
         self._away: tuple[float, str] = (0.0, "")
         self._places: dict[int, tuple[float, list[dict[str, Any]]]] = {}
 
@@ -61,7 +56,7 @@ class Schemas:
         """None if the bytes name no schema."""
         if not names_schema(data):
             return None
-        found = self._found.get(data[:PREFIX_BYTES])
+        found = self._found.get(prefix_of(data))
         # The payload of Protobuf begins behind the indexes of its message.
         if found is None or found.schema.schema_type == PROTOBUF:
             with self._lock:
@@ -87,7 +82,7 @@ class Schemas:
     def _look_up(self, data: bytes) -> Found | Reading:
         schema_id = read_id(data).schema_id
         now_s = self._clock()
-        known = self._found.get(data[:PREFIX_BYTES])
+        known = self._found.get(prefix_of(data))
         if known is None:
             until_s, why = self._refused.get(schema_id, (0.0, ""))
             if now_s < until_s:
@@ -113,10 +108,10 @@ class Schemas:
             return self._refuse(schema_id, now_s, f"schema {schema_id} of the registry cannot be used: {error}")
         if found.schema.schema_type not in FORMAT_OF_TYPE:
             return self._refuse(schema_id, now_s, f"schema {schema_id} is {found.schema.schema_type}, which is unknown here")
-        self._found[data[:PREFIX_BYTES]] = found
+        self._found[prefix_of(data)] = found
         return found
 
-    def _refuse(self, schema_id: int, now_s: float, why: str) -> Reading:
+    def _refuse(self, schema_id: SchemaName, now_s: float, why: str) -> Reading:
         self._refused[schema_id] = (now_s + REFUSED_S, why)
         return Reading(_UNKNOWN, why)
 

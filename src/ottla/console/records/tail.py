@@ -106,7 +106,8 @@ class _Rush:
 
     def look(self, message: Message) -> None:
         selection, reading = self._plan.selection, self._reading
-        if reading is not None and reading.concerns(str(message.topic()), message.key(), message.value()):
+        headers: Any = message.headers() or ()
+        if reading is not None and reading.concerns(str(message.topic()), message.key(), message.value(), headers):
             record = incoming(message)
             if not selection.has_key(record.key) or not selection.takes(reading.read(record)):
                 return
