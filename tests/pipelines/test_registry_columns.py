@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import Producer
 
 import ottla.testing
 from ottla import pipelines as p
@@ -16,9 +18,9 @@ from ottla.client.schema_values import SchemaValues
 from ottla.pipelines import encoding, registry_columns
 from ottla.pipelines.failure import PipelineError, Place
 from ottla.pipelines.values import Value
-from ottla.schemas.framing import write_id
+from ottla.schemas.framing import VALUE_HEADER, write_id
 from ottla.schemas.model import AVRO, JSON, PROTOBUF
-from ottla.testing import Registry
+from ottla.testing import Broker, Registry
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -245,6 +247,59 @@ def test_a_pipeline_reads_and_writes_keys_and_values_of_every_type(
     rows = ottla.testing.run_flow(merged, records)
     assert sorted((row["id"], row["to"]) for row in rows) == [(1, "Ana"), (2, "Ana"), (3, "Ana")]
     assert sorted(each.reason.split(":")[0] for each in rows.dead_letters) == ["no value of a schema registry"] * 3
+
+
+def send(broker: Broker, topic: str, records: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes]]]]) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
+    for key, value, headers in records:
+        producer.produce(topic, value, key, 0, headers=list(headers))
+    assert producer.flush(60) == 0
+
+
+def test_the_data_source_decodes_keys_and_values(
+    world: World, spark: SparkSession, ottla_broker: Broker, ottla_topic: str, tmp_path: Path
+) -> None:
+    for part, schema in (("value", FIRST), ("value", SECOND), ("key", "long")):
+        world.client.register(f"{ottla_topic}-{part}", AVRO, json.dumps(schema))
+    subject, key = f"{ottla_topic}-value", world.values.encode("7", world.client.version(f"{ottla_topic}-key"))
+    old = world.values.encode('{"id": 1, "to": "Ana"}', world.client.version(subject, 1))
+    row = '{"id": 2, "to": null, "amount": 2.5, "at": null, "day": null}'
+    header, payload = world.values.encode_for_header(row, world.client.version(subject))
+    send(ottla_broker, ottla_topic, [(key, old, []), (None, payload, [(VALUE_HEADER, header)]), (key, None, [])])
+    options = {
+        "kafka.bootstrap.servers": ottla_broker.bootstrap_servers,
+        "subscribe": ottla_topic,
+        "startingOffsets": "earliest",
+        "registry.url": world.url,
+        "registry.key.subject": f"{ottla_topic}-key",
+    }
+    frame = spark.read.format("ottla").options(**options).load()
+    wanted = "struct<id:bigint,to:string,amount:double,at:timestamp,day:date>"
+    assert frame.schema["value"].dataType.simpleString() == wanted
+    assert frame.schema["key"].dataType.simpleString() == "struct<value:bigint>"
+    columns = ("key.value", "value.id", "value.to", "value.amount", "offset")
+    rows = [(7, 1, "Ana", 1.0, 0), (None, 2, None, 2.5, 1), (7, None, None, None, 2)]
+    assert sorted((tuple(each) for each in frame.select(*columns).collect()), key=lambda each: int(each[4])) == rows
+    stream = spark.readStream.format("ottla").options(**options).load().select("value.id", "value.amount")
+    query = stream.writeStream.format("memory").queryName("decoded").option("checkpointLocation", str(tmp_path))
+    query.trigger(availableNow=True).start().awaitTermination()
+    assert sorted(spark.table("decoded").collect(), key=str) == [(1, 1.0), (2, 2.5), (None, None)]
+
+    send(ottla_broker, ottla_topic, [(key, b"nonsense", [])])
+    with pytest.raises(Exception, match=f"{ottla_topic}-0 offset 3: no value of a schema registry"):
+        spark.read.format("ottla").options(**options).load().collect()
+    found = spark.read.format("ottla").options(**options).option("registry.mode", "PERMISSIVE").load()
+    assert found.where("offset = 3").select("value").collect() == [(None,)]
+    with pytest.raises(Exception, match="40401"):
+        spark.read.format("ottla").options(**options).option("registry.subject", "never-registered").load()
+
+
+def test_the_data_source_gives_json_as_text(world: World, spark: SparkSession, ottla_broker: Broker, ottla_topic: str) -> None:
+    subject = world.register("orders", JSON, {"type": "object"})
+    send(ottla_broker, ottla_topic, [(b"plain", world.encode(subject, {"id": 1}), [])])
+    frame = spark.read.format("ottla").option("kafka.bootstrap.servers", ottla_broker.bootstrap_servers)
+    frame = frame.option("subscribe", ottla_topic).option("registry.url", world.url).option("registry.subject", subject)
+    assert frame.load().select("key", "value").collect() == [(b"plain", '{"id": 1}')]
 
 
 def test_f82_a_row_with_nothing_but_its_key_is_a_tombstone_in_every_format(world: World, spark: SparkSession) -> None:

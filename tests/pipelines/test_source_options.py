@@ -199,3 +199,29 @@ def test_addresses() -> None:
     for wrong in ("a:x", ":1", "a:70000"):
         with pytest.raises(ValueError, match=wrong):
             parse_servers(wrong)
+
+
+def test_options_of_a_registry() -> None:
+    found = parsed(**{"registry.url": "http://r", "Registry.Basic.Auth.User.Info": "a:b"}).registry
+    assert found is not None
+    assert (found.subject, found.key_subject, found.version, found.fails) == ("orders-value", None, "latest", True)
+    assert found.settings == (("basic.auth.user.info", "a:b"), ("url", "http://r"))
+    assert "a:b" not in repr(found)
+    assert parsed().registry is None
+    only_keys = source_options({**BASE, "subscribe": "a,b", "registry.url": "http://r", "registry.key.subject": "k"}).registry
+    assert only_keys is not None
+    assert (only_keys.subject, only_keys.key_subject) == (None, "k")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"registry.subject": "s"},
+        {"registry.url": "http://r", "subscribe": "a,b"},
+        {"registry.url": "http://r", "registry.version": "0"},
+        {"registry.url": "http://r", "registry.mode": "DROPMALFORMED"},
+    ],
+)
+def test_options_of_a_registry_that_cannot_be(options: dict[str, str]) -> None:
+    with pytest.raises(InvalidOption):
+        source_options({**BASE, **options})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from pyspark.sql.types import (
     ArrayType,
@@ -43,9 +43,17 @@ def schema_of(names: Iterable[str]) -> StructType:
     return StructType([StructField(name, types[0]) for name, types in _TYPES.items() if name in wanted])
 
 
-def checked(schema: StructType, options: SourceOptions) -> StructType:
-    """The user's schema. InvalidOption if a topic has no such column, or not with that type."""
+def decoded_schema(kinds: Mapping[str, str], *, include_headers: bool) -> str:
+    """The columns as DDL, some of which have these types."""
+    default = default_schema(include_headers=include_headers)
+    return ", ".join(f"{field.name} {kinds.get(field.name, field.dataType.simpleString())}" for field in default.fields)
+
+
+def checked(schema: StructType, options: SourceOptions, decoded: Iterable[str] = ()) -> StructType:
+    """The user's schema. InvalidOption if a topic has no such column, or not with that type. `decoded` may have others."""
     for field in schema.fields:
+        if field.name in decoded and isinstance(field.dataType, StructType | StringType):
+            continue
         if field.name not in _TYPES or field.dataType not in _TYPES[field.name]:
             known = ", ".join(f"{name} {types[0].simpleString()}" for name, types in _TYPES.items())
             raise InvalidOption("schema", f"{field.name} {field.dataType.simpleString()}", f"the columns of a topic are {known}")

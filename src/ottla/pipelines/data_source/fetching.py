@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.client.blocking import BrokerAway, Client
@@ -15,6 +15,7 @@ from ottla.errors import ErrorCode, KafkaError, MalformedInput
 from ottla.pipelines.data_source.offsets import OffsetRange
 from ottla.pipelines.data_source.options import SourceOptions
 from ottla.pipelines.data_source.planning import FAIL_ON_DATA_LOSS_HINT, DataLost
+from ottla.pipelines.data_source.registry import NO_DECODINGS, Decoding, decoded, schema_headers
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from ottla.records.columns import BatchReader, Columns
 from ottla.types import ZERO_UUID
@@ -96,19 +97,27 @@ def _only(answer: Any) -> PartitionData:
 
 
 def read_ranges(
-    options: SourceOptions, entries: Iterable[tuple[OffsetRange, bytes]], schema: pa.Schema
+    options: SourceOptions,
+    entries: Iterable[tuple[OffsetRange, bytes]],
+    schema: pa.Schema,
+    decodings: Mapping[str, Decoding] = NO_DECODINGS,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of these ranges, in order. Each range comes with the id of its topic."""
     with Client(options.client) as client:
         for entry, topic_id in entries:
-            yield from _read_range(client, options, entry, topic_id, schema)
+            yield from _read_range(client, options, entry, topic_id, schema, decodings)
 
 
 def _read_range(
-    client: Client, options: SourceOptions, entry: OffsetRange, topic_id: bytes, schema: pa.Schema
+    client: Client,
+    options: SourceOptions,
+    entry: OffsetRange,
+    topic_id: bytes,
+    schema: pa.Schema,
+    decodings: Mapping[str, Decoding],
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a range. Each offset is read, skipped (compacted, control batch, aborted) or reported as lost."""
-    columns = Columns(options.include_headers and "headers" in schema.names)
+    columns = Columns(bool(decodings) or (options.include_headers and "headers" in schema.names))
     fetcher = Fetcher(client, options, entry, topic_id)
     offset = entry.start
     idle = 0
@@ -126,7 +135,7 @@ def _read_range(
             fetcher.ahead(after)
         try:
             while reader.fill(columns, ROWS_MAX, SIZE_BYTES_MAX):
-                yield to_arrow(columns, entry, schema)
+                yield to_arrow(columns, entry, schema, decodings)
                 columns.clear()
         except MalformedInput as error:
             raise MalformedInput(f"{entry.where} at offset {reader.next_offset}: {error}") from None
@@ -139,7 +148,7 @@ def _read_range(
             )
         offset = reader.next_offset
     if columns.rows:
-        yield to_arrow(columns, entry, schema)
+        yield to_arrow(columns, entry, schema, decodings)
 
 
 def _after_loss(client: Client, options: SourceOptions, entry: OffsetRange, offset: int, error: KafkaError) -> int:
@@ -160,8 +169,10 @@ def _after_loss(client: Client, options: SourceOptions, entry: OffsetRange, offs
     return after
 
 
-def to_arrow(columns: Columns, entry: OffsetRange, schema: pa.Schema) -> pa.RecordBatch:
-    """The columns of the schema as an Arrow batch."""
+def to_arrow(
+    columns: Columns, entry: OffsetRange, schema: pa.Schema, decodings: Mapping[str, Decoding] = NO_DECODINGS
+) -> pa.RecordBatch:
+    """The columns of the schema as an Arrow batch. DoesNotDecode."""
     import pyarrow as pa
 
     rows = columns.rows
@@ -169,7 +180,22 @@ def to_arrow(columns: Columns, entry: OffsetRange, schema: pa.Schema) -> pa.Reco
     def bytes_array(kind: pa.DataType, column: Any) -> pa.Array:
         return pa.Array.from_buffers(kind, column.rows, _buffers(*column.buffers()), column.nulls)
 
+    def headers_array(kind: pa.DataType) -> pa.Array:
+        element = kind.value_type
+        keys = bytes_array(element.field(0).type, columns.header_keys)
+        values = bytes_array(element.field(1).type, columns.header_values)
+        pairs = pa.StructArray.from_arrays([keys, values], fields=[element.field(0), element.field(1)])
+        return pa.Array.from_buffers(kind, rows, _buffers(*columns.headers()), columns.headers_null, children=[pairs])
+
     def make(name: str, kind: pa.DataType) -> pa.Array:
+        decoding = decodings.get(name)
+        if decoding is not None:
+            given = bytes_array(pa.binary(), columns.keys if name == "key" else columns.values)
+            headers = None
+            if decoding.header.encode() in columns.header_keys.buffers()[2]:
+                kind_of_headers = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+                headers = schema_headers(headers_array(kind_of_headers), decoding.header)
+            return decoded(given, headers, decoding, kind, place_of)
         if name == "key":
             return bytes_array(kind, columns.keys)
         if name == "value":
@@ -187,11 +213,11 @@ def to_arrow(columns: Columns, entry: OffsetRange, schema: pa.Schema) -> pa.Reco
         if name == "timestampType":
             return pa.Array.from_buffers(kind, rows, _buffers(None, columns.timestamp_types()), 0)
         assert name == "headers"
-        element = kind.value_type
-        keys = bytes_array(element.field(0).type, columns.header_keys)
-        values = bytes_array(element.field(1).type, columns.header_values)
-        pairs = pa.StructArray.from_arrays([keys, values], fields=[element.field(0), element.field(1)])
-        return pa.Array.from_buffers(kind, rows, _buffers(*columns.headers()), columns.headers_null, children=[pairs])
+        return headers_array(kind)
+
+    def place_of(row: int) -> str:
+        offset = int.from_bytes(columns.offsets()[8 * row : 8 * row + 8], "little")
+        return f"{entry.where} offset {offset}"
 
     return pa.RecordBatch.from_arrays([make(field.name, field.type) for field in schema], schema=schema)
 

@@ -20,6 +20,8 @@ LATEST: Final = -1
 
 Positions = Mapping[TopicPartition, int]
 
+_REGISTRY: Final = "registry."
+_REGISTRY_OWN: Final = ("subject", "key.subject", "version", "mode")
 _STRATEGIES = ("subscribe", "subscribePattern", "assign")
 _KNOWN = (
     *_STRATEGIES,
@@ -71,6 +73,20 @@ class ReadBound:
 
 
 @dataclass(frozen=True, slots=True)
+class RegistrySource:
+    """The options `registry.*`: which columns a schema registry decodes."""
+
+    settings: tuple[tuple[str, str], ...] = field(repr=False)
+    """With the names of Confluent's clients."""
+    subject: str | None
+    """Of values. None leaves them as they are, as with `key_subject`."""
+    key_subject: str | None
+    version: int | str
+    fails: bool
+    """Whether a value that does not decode fails the query; else it is null."""
+
+
+@dataclass(frozen=True, slots=True)
 class SourceOptions:
     client: ClientOptions
     topics: tuple[str, ...] = ()
@@ -91,6 +107,7 @@ class SourceOptions:
     group_id: str | None = None
     read_committed: bool = True
     fetch_bytes: int = _FETCH_BYTES
+    registry: RegistrySource | None = None
     given: frozenset[str] = field(default_factory=frozenset)
 
 
@@ -101,6 +118,8 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
         if lower.startswith("kafka."):
             if lower[6:] in _REFUSED:
                 raise InvalidOption(name, value, f"it cannot be set: {_REFUSED[lower[6:]]}")
+            given[lower] = value
+        elif lower.startswith(_REGISTRY):
             given[lower] = value
         elif lower in _BY_LOWER:
             given[_BY_LOWER[lower]] = value
@@ -133,6 +152,7 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
         group_id=given.get("kafka.group.id") or None,
         read_committed=_one_of(given, "kafka.isolation.level", ("read_committed", "read_uncommitted")) == "read_committed",
         fetch_bytes=_positive(given, "kafka.max.partition.fetch.bytes") or _FETCH_BYTES,
+        registry=_registry(given),
         given=frozenset(given),
     )
 
@@ -162,6 +182,24 @@ def check_batch(options: SourceOptions) -> SourceOptions:
     ):
         raise InvalidOption(options.ending.option, "earliest", "a batch query that ends at the start reads nothing")
     return options
+
+
+def _registry(given: Mapping[str, str]) -> RegistrySource | None:
+    found = {name.removeprefix(_REGISTRY): value for name, value in given.items() if name.startswith(_REGISTRY)}
+    if not found:
+        return None
+    if not found.get("url"):
+        raise InvalidOption("registry.url", "", "it is the address of a schema registry: http://host:8081")
+    topics = _topics(given) if "subscribe" in given else ()
+    subject = found.get("subject") or (f"{topics[0]}-value" if len(topics) == 1 else None)
+    if subject is None and "key.subject" not in found:
+        raise InvalidOption("registry.subject", "", "it is the subject of the values, as these options may name several topics")
+    version: int | str = found.get("version", "latest").lower()
+    if version != "latest":
+        version = _positive(given, "registry.version") or 0
+    mode = _one_of(given, "registry.mode", ("failfast", "permissive"))
+    settings = tuple(sorted((name, value) for name, value in found.items() if name not in _REGISTRY_OWN))
+    return RegistrySource(settings, subject, found.get("key.subject") or None, version, mode == "failfast")
 
 
 def _topics(given: Mapping[str, str]) -> tuple[str, ...]:

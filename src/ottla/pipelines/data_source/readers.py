@@ -30,6 +30,7 @@ from ottla.pipelines.data_source.read_limits import (
     ReadMinRows,
     SupportsTriggerAvailableNow,
 )
+from ottla.pipelines.data_source.registry import NO_DECODINGS, Decoding, decodings
 from ottla.types import ZERO_UUID, TopicPartition
 
 if TYPE_CHECKING:
@@ -61,11 +62,19 @@ class OttlaSource(DataSource):
     def name(cls) -> str:
         return "ottla"
 
-    def schema(self) -> StructType:
-        return columns.default_schema(include_headers=self.parsed.include_headers)
+    @cached_property
+    def decodings(self) -> dict[str, Decoding]:
+        """Kept with the source: the schema that Spark was told is the one to read with."""
+        return decodings(self.parsed.registry)
+
+    def schema(self) -> StructType | str:
+        headers = self.parsed.include_headers
+        if not self.decodings:
+            return columns.default_schema(include_headers=headers)
+        return columns.decoded_schema({name: each.ddl for name, each in self.decodings.items()}, include_headers=headers)
 
     def reader(self, schema: StructType) -> OttlaReader:
-        return OttlaReader(check_batch(self.parsed), columns.checked(schema, self.parsed))
+        return OttlaReader(check_batch(self.parsed), columns.checked(schema, self.parsed, self.decodings), self.decodings)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         raise InvalidOption("format", "ottla", _WRITE)
@@ -74,16 +83,18 @@ class OttlaSource(DataSource):
         raise InvalidOption("format", "ottla", _WRITE)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        reader = OttlaStreamReader(check_stream(self.parsed), columns.checked(schema, self.parsed))
+        checked = columns.checked(schema, self.parsed, self.decodings)
+        reader = OttlaStreamReader(check_stream(self.parsed), checked, self.decodings)
         return reader if read_limits.ARE_KNOWN else _WithoutLimits(reader)
 
 
 class OttlaReader(DataSourceReader):
     """A batch query: the records between two positions, as of now."""
 
-    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+    def __init__(self, options: SourceOptions, schema: StructType, decodings: Mapping[str, Decoding] = NO_DECODINGS) -> None:
         self.options = options
         self.schema = schema
+        self.decodings = decodings
 
     def partitions(self) -> list[InputPartition]:
         from ottla.client.blocking import Client
@@ -106,15 +117,16 @@ class OttlaReader(DataSourceReader):
             return _divided(planner.present(wanted), found.topic_ids, self.options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return _read(self.options, self.schema, partition)
+        return _read(self.options, self.schema, self.decodings, partition)
 
 
 class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A streaming query. Lives on the driver, except `read`, which runs in tasks."""
 
-    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+    def __init__(self, options: SourceOptions, schema: StructType, decodings: Mapping[str, Decoding] = NO_DECODINGS) -> None:
         self.options = options
         self.schema = schema
+        self.decodings = decodings
         self._client: Client | None = None
         self._target: SourceOffsets | None = None
         """The end offsets of a query with Trigger.AvailableNow."""
@@ -179,7 +191,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _divided(self._planner().ranges(SourceOffsets.of(start), to), to.topic_ids, self.options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return _read(self.options, self.schema, partition)
+        return _read(self.options, self.schema, self.decodings, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
         self._commit(SourceOffsets.of(end))
@@ -306,7 +318,9 @@ def _divided(ranges: list[OffsetRange], topic_ids: Mapping[str, str], options: S
     return [TopicRanges(group, topic_ids) for group in group_ranges(pieces, target)]
 
 
-def _read(options: SourceOptions, schema: StructType, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+def _read(
+    options: SourceOptions, schema: StructType, decodings: Mapping[str, Decoding], partition: InputPartition
+) -> Iterator[pa.RecordBatch]:
     """The rows of an input partition. Runs in a Python worker."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -325,4 +339,4 @@ def _read(options: SourceOptions, schema: StructType, partition: InputPartition)
     ]
     # Spark 4.1 takes UTC by itself.
     arrow = to_arrow_schema(schema, timezone="UTC") if read_limits.ARE_KNOWN else to_arrow_schema(schema)
-    return read_ranges(options, entries, arrow)
+    return read_ranges(options, entries, arrow, decodings)
