@@ -85,9 +85,15 @@ def source(broker: Broker, topic: str | None = None, **options: Any) -> OttlaSou
     return OttlaSource({"kafka.bootstrap.servers": broker.bootstrap_servers, **subscribed, **given})
 
 
+def columns_of(made: OttlaSource) -> StructType:
+    found = made.schema()
+    assert isinstance(found, StructType)
+    return found
+
+
 def batch(broker: Broker, topic: str | None = None, *, schema: StructType | None = None, **options: Any) -> OttlaReader:
     made = source(broker, topic, **options)
-    return made.reader(schema or made.schema())
+    return made.reader(schema or columns_of(made))
 
 
 def stream(broker: Broker, topic: str | None = None, **options: Any) -> OttlaStreamReader:
@@ -146,7 +152,7 @@ def test_f78_a_schema_chooses_columns_and_text(broker: Broker, topic: str, produ
     with pytest.raises(InvalidOption, match="the columns of a topic are key binary"):
         batch(broker, topic, schema=StructType().add("colour", StringType()))
     with pytest.raises(InvalidOption, match="includeHeaders"):
-        batch(broker, topic, schema=source(broker, topic, includeHeaders="true").schema())
+        batch(broker, topic, schema=columns_of(source(broker, topic, includeHeaders="true")))
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
@@ -482,8 +488,8 @@ def test_arrow_types_are_those_spark_expects(broker: Broker, topic: str, produce
 
     produce(topic, 0, b"a")
     made = source(broker, topic, includeHeaders="true")
-    reader = made.reader(made.schema())
+    reader = made.reader(columns_of(made))
     (found,) = [part for partition in reader.partitions() for part in reader.read(partition)]
-    assert found.schema.equals(to_arrow_schema(made.schema(), timezone="UTC"))
+    assert found.schema.equals(to_arrow_schema(columns_of(made), timezone="UTC"))
     assert found.schema.field("timestamp").type == pa.timestamp("us", tz="UTC")
     assert TopicPartition(topic, 0) in {TopicPartition(row["topic"], row["partition"]) for row in found.to_pylist()}
