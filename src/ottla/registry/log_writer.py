@@ -12,7 +12,6 @@ paused cannot overwrite what its successor wrote.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
@@ -50,8 +49,10 @@ class TooLarge(Exception):
 
 
 class LogWriter:
-    def __init__(self, partition: Partition, transactional_id: str) -> None:
+    def __init__(self, partition: Partition, transactional_id: str, now_ms: Callable[[], int]) -> None:
+        """`now_ms` is the time of records."""
         self._partition = partition
+        self._now_ms = now_ms
         self._transactional_id = transactional_id
         self._producer_id = self._epoch = -1
         self._sequence = 0
@@ -64,7 +65,7 @@ class LogWriter:
     async def append(self, records: Sequence[LogRecord], timeout_s: float) -> int:
         """Append records as one batch. Returns the offset after the last one. Fenced, WriteFailed, TooLarge."""
         assert self._producer_id >= 0, "append before begin"
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = self._now_ms()
         batch = build_batch(
             [(key, value, (), now_ms) for key, value in records],
             producer_id=self._producer_id,
@@ -88,7 +89,8 @@ class LogWriter:
         self._producer_id = -1
 
     async def _persist(self, attempt: Callable[[], Awaitable[T]], timeout_s: float) -> T:
-        until = time.monotonic() + timeout_s
+        loop = asyncio.get_running_loop()
+        until = loop.time() + timeout_s
         while True:
             try:
                 return await attempt()
@@ -101,7 +103,7 @@ class LogWriter:
                 retriable = error.code.retriable
             except BrokerFailed as error:
                 failure, retriable = error, True
-            if not retriable or time.monotonic() + _BACKOFF_S > until:
+            if not retriable or loop.time() + _BACKOFF_S > until:
                 raise WriteFailed(f"cannot write to {self._partition}: {failure}") from None
             await asyncio.sleep(_BACKOFF_S)
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -50,6 +49,10 @@ _FENCED_PAUSE_S: Final = SESSION_TIMEOUT_MS / 1000
 _FORGOTTEN: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID})
 
 logger = logging.getLogger("ottla.registry")
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()
 
 
 class Membership:
@@ -90,7 +93,7 @@ class Membership:
         """Whether this member is still of the generation of its last assignment."""
         if self._generation < 0:
             return False
-        if time.monotonic() - self._confirmed_at_s < _CONFIRMED_FOR_S:
+        if _now_s() - self._confirmed_at_s < _CONFIRMED_FOR_S:
             return True
         with contextlib.suppress(BrokerFailed, KafkaError):
             return await self._beat() == ErrorCode.NONE
@@ -133,7 +136,7 @@ class Membership:
             self._member_id = joined.member_id
             joined = await self._call("join_group", request, _JOIN_VERSIONS)
         self._check(joined.error_code, "JoinGroup")
-        began_s = time.monotonic()
+        began_s = _now_s()
         self._member_id, generation = joined.member_id, joined.generation_id
         assignments = []
         if joined.leader == joined.member_id:
@@ -167,7 +170,7 @@ class Membership:
             try:
                 code = await self._beat()
             except (BrokerFailed, KafkaError) as error:
-                silent_s = time.monotonic() - self._confirmed_at_s
+                silent_s = _now_s() - self._confirmed_at_s
                 logger.warning("No heartbeat of group %s for %.0f s: %s", self._group_id, silent_s, error)
                 if silent_s * 1000 >= SESSION_TIMEOUT_MS:
                     return
@@ -181,7 +184,7 @@ class Membership:
     async def _beat(self) -> int:
         """Heartbeat; the error code of the answer. A changed coordinator is looked for once."""
         async with self._beating:
-            began_s, generation = time.monotonic(), self._generation
+            began_s, generation = _now_s(), self._generation
             answer = await self._call(
                 "heartbeat",
                 lambda version: HeartbeatRequest(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import signal
 import socket
@@ -23,15 +24,12 @@ from ottla.metrics import Counters
 from ottla.registry.election import GROUP_ID, Identity
 from ottla.registry.http.app import App
 from ottla.registry.http.forwarding import Forwarder
-from ottla.registry.log_reader import LogReader
-from ottla.registry.log_writer import LogWriter
 from ottla.registry.logins import Logins
-from ottla.registry.membership import REBALANCE_TIMEOUT_MS, Membership
-from ottla.registry.partition import Partition, WrongTopic, ensure_topic
+from ottla.registry.partition import WrongTopic, ensure_topic
 from ottla.registry.rules import EVERYTHING, Rules
-from ottla.registry.service import Registry
-from ottla.registry.state import State
+from ottla.registry.service import Assembled, assembled
 from ottla.registry.workers import Workers
+from ottla.runtime.clock import SystemClock
 from ottla.runtime.network import RealNetwork
 
 TOPIC: Final = "_schemas"
@@ -98,21 +96,26 @@ async def _serve(
     network = RealNetwork(Counters())
     kafka = settings.kafka
 
-    def partition(timeout_s: float) -> Partition:
-        brokers = Brokers(network, kafka.servers, kafka.security, client_id=_CLIENT_ID, timeout_s=timeout_s)
-        return Partition(brokers, settings.topic)
+    def connect(timeout_s: float) -> Brokers:
+        return Brokers(network, kafka.servers, kafka.security, client_id=_CLIENT_ID, timeout_s=timeout_s)
 
-    partitions = reading, writing, joining = partition(30), partition(30), partition(REBALANCE_TIMEOUT_MS / 1000 + 10)
-    state = State()
-    registry: Registry | None = None
+    made: Assembled | None = None
     began_s = time.monotonic()
     try:
         cluster_id = await asyncio.to_thread(ensure_topic, kafka, settings.topic)
-        reader = LogReader(reading, state)
-        writer = LogWriter(writing, f"{settings.topic}-registry")
-        registry = Registry(state, reader, writer, Workers(), cluster_id=cluster_id, group_id=settings.group_id)
-        await registry.start(Membership(joining, settings.group_id, settings.identity, registry.on_assigned), _READ_TIMEOUT_S)
-        count = sum(1 for _ in state)
+        made = assembled(
+            connect,
+            Workers(),
+            SystemClock().now_ms,
+            topic=settings.topic,
+            group_id=settings.group_id,
+            identity=settings.identity,
+            cluster_id=cluster_id,
+        )
+        registry = made.registry
+        await registry.start(made.membership, _READ_TIMEOUT_S)
+        gc.freeze()  # what was read stays: no collection looks at it again
+        count = sum(1 for _ in registry.state)
         logger.info("Read %d schema versions of %s in %.1f s", count, settings.topic, time.monotonic() - began_s)
         logins = Logins(network, kafka) if settings.logs_in else None
         tls = settings.tls
@@ -150,10 +153,10 @@ async def _serve(
     except TimeoutError:
         raise StartupError(f"topic {settings.topic} was not read to its end in {_READ_TIMEOUT_S:.0f} s") from None
     finally:
-        if registry is not None:
-            await registry.close()
-        for each in partitions:
-            each.close()
+        if made is not None:
+            await made.registry.close()
+            for each in made.partitions:
+                each.close()
 
 
 async def _leave(server: uvicorn.Server, stopped: asyncio.Event) -> None:

@@ -11,21 +11,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
+from ottla.client.brokers import Brokers
 from ottla.registry import changes, errors, metadata, subjects
 from ottla.registry.changes import Change
 from ottla.registry.election import Assignment, Identity
 from ottla.registry.log_format import NOOP, Document, LogKey, LogRecord, SchemaVersion, key_bytes
 from ottla.registry.log_reader import LogReader
 from ottla.registry.log_writer import Fenced, LogWriter, TooLarge, WriteFailed
-from ottla.registry.membership import Membership
+from ottla.registry.membership import REBALANCE_TIMEOUT_MS, Membership
+from ottla.registry.partition import Partition
 from ottla.registry.references import resolve, text_of
 from ottla.registry.state import State, digest_of
 from ottla.registry.workers import Workers
@@ -36,6 +36,7 @@ from ottla.schemas.work import Described, SchemaText
 T = TypeVar("T")
 
 WRITE_TIMEOUT_S: Final = 30.0
+JOIN_TIMEOUT_S: Final = REBALANCE_TIMEOUT_MS / 1000 + 10
 LEADER_TIMEOUT_S: Final = 15.0
 """How long a write waits for a leader: longer than a rebalance of the group."""
 _IDLE_MAX_S: Final = 3600.0
@@ -72,6 +73,32 @@ class Verdict:
     conflicts: tuple[tuple[SchemaVersion, Conflict], ...]
 
 
+class Assembled(NamedTuple):
+    """A registry, and what it is started with and leaves behind."""
+
+    registry: Registry
+    membership: Membership
+    partitions: list[Partition]
+
+
+def assembled(
+    connect: Callable[[float], Brokers],
+    workers: Workers,
+    now_ms: Callable[[], int],
+    *,
+    topic: str,
+    group_id: str,
+    identity: Identity,
+    cluster_id: str,
+) -> Assembled:
+    """A registry of all its parts. `connect` makes a client whose requests take at most so many seconds."""
+    reading, writing, joining = (Partition(connect(timeout_s), topic) for timeout_s in (30.0, 30.0, JOIN_TIMEOUT_S))
+    state = State()
+    reader, writer = LogReader(reading, state), LogWriter(writing, f"{topic}-registry", now_ms)
+    registry = Registry(state, reader, writer, workers, cluster_id=cluster_id, group_id=group_id)
+    return Assembled(registry, Membership(joining, group_id, identity, registry.on_assigned), [reading, writing, joining])
+
+
 class Registry:
     def __init__(
         self, state: State, reader: LogReader, writer: LogWriter, workers: Workers, *, cluster_id: str, group_id: str
@@ -96,7 +123,6 @@ class Registry:
         """Read the log to its end, then join the others. TimeoutError."""
         self._tasks.append(asyncio.create_task(self._reader.run()))
         await self._reader.reach(await self._reader.end(), read_timeout_s)
-        gc.freeze()  # what was read stays: no collection looks at it again
         self._membership = membership
         self._tasks.append(asyncio.create_task(membership.run()))
 
@@ -324,7 +350,7 @@ class Registry:
         if not self.leads or self._membership is None or not await self._membership.confirm():
             self._writer.stop()
             raise NotLeading
-        if not self._writer.has_begun or time.monotonic() - self._last_write_s > _IDLE_MAX_S:
+        if not self._writer.has_begun or asyncio.get_running_loop().time() - self._last_write_s > _IDLE_MAX_S:
             try:
                 await self._writer.begin(WRITE_TIMEOUT_S)
             except WriteFailed as error:
@@ -338,6 +364,8 @@ class Registry:
         return change.answer
 
     async def _append(self, records: Sequence[LogRecord]) -> None:
+        if not self._writer.has_begun:
+            raise NotLeading  # since `begin` the group has chosen another leader
         try:
             end = await self._writer.append(records, WRITE_TIMEOUT_S)
             await self._reader.reach(end, WRITE_TIMEOUT_S)
@@ -350,7 +378,7 @@ class Registry:
         except TimeoutError:
             self._writer.stop()
             raise errors.timed_out("The write is in the log, but was not read back in time; try again") from None
-        self._last_write_s = time.monotonic()
+        self._last_write_s = asyncio.get_running_loop().time()
 
 
 def _tidy(schema: SchemaVersion) -> SchemaVersion:

@@ -26,6 +26,7 @@ from ottla.sim.worlds.broker_world import BrokerWorld
 from ottla.sim.worlds.cluster_world import ClusterWorld
 from ottla.sim.worlds.late_world import LateWorld
 from ottla.sim.worlds.log_world import LogWorld
+from ottla.sim.worlds.registry_world import RegistryWorld
 from ottla.sim.worlds.story_world import StoryWorld
 from ottla.sim.worlds.transaction_world import TransactionWorld
 
@@ -51,6 +52,7 @@ WORLDS: Final[dict[str, type[_World]]] = {
     "cluster": ClusterWorld,
     "late": LateWorld,
     "stories": StoryWorld,
+    "registries": RegistryWorld,
 }
 
 
@@ -74,7 +76,7 @@ class Outcome:
 
 def worlds_of(seed: int) -> tuple[str, ...]:
     """The worlds in which a seed runs as one of many."""
-    return tuple(name for name in WORLDS if name not in ("cluster", "late", "stories") or seed % CLUSTER_EVERY == 0)
+    return tuple(name for name in WORLDS if name not in ("cluster", "late", "stories", "registries") or seed % CLUSTER_EVERY == 0)
 
 
 def run_seed(seed: int, worlds: Sequence[str] = (), *, echo: Callable[[str], None] | None = None) -> Outcome:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import time
 from functools import partial
 from typing import Final
 
@@ -97,7 +96,8 @@ class App:
                 return await found.route.first(call)
             except NotLeading:
                 pass
-        until = time.monotonic() + LEADER_TIMEOUT_S
+        loop = asyncio.get_running_loop()
+        until = loop.time() + LEADER_TIMEOUT_S
         request = call.request
         while True:
             leader = await self._registry.leader()
@@ -114,7 +114,7 @@ class App:
             except (NotLeading, NotTaken) as error:
                 if FORWARDED in request.headers:
                     raise errors.no_leader("This registry no longer leads") from None
-                if time.monotonic() > until:
+                if loop.time() > until:
                     raise errors.forwarding_failed(f"The leader does not take the write: {error}") from None
                 await asyncio.sleep(_PAUSE_S)
 

@@ -47,12 +47,15 @@ class Forwarder:
     async def forward(self, leader: Identity, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Forwarded:
         """NotTaken; RegistryError if nobody knows what came of it."""
         passed_on = {name: headers[name] for name in _PASSED_ON if name in headers}
-        answer = await asyncio.to_thread(self._exchange, leader, method, target, {**passed_on, FORWARDED: "true"}, body)
+        answer = await self.exchange(leader, method, target, {**passed_on, FORWARDED: "true"}, body)
         if answer.status == 500:
             with contextlib.suppress(ValueError, AttributeError):
                 if json.loads(answer.body).get("error_code") == errors.no_leader("").code:
                     raise NotTaken(f"{leader.url} does not lead")
         return answer
+
+    async def exchange(self, leader: Identity, method: str, target: str, headers: dict[str, str], body: bytes) -> Forwarded:
+        return await asyncio.to_thread(self._exchange, leader, method, target, headers, body)
 
     def _exchange(self, leader: Identity, method: str, target: str, headers: dict[str, str], body: bytes) -> Forwarded:
         connection: http.client.HTTPConnection

@@ -11,6 +11,7 @@ of the product is replaced, and by what. Its decorator names the world that must
     transactions       transactions and their coordinator
     replicas           leaders, followers, the ISR
     controller         elections, ISR changes, reassignments, settings, terms
+    schema_registry    who may write schemas, and what a write is decided by
     security           ACLs: confirmed too early, lost, or not applied
     broker_in_cluster  the controller's requests to a broker; coordinators that move
 """
@@ -21,6 +22,7 @@ from ottla.sim.bugs import (
     groups,
     producers,
     replicas,
+    schema_registry,
     security,
     single_broker,
     storage,
@@ -39,6 +41,7 @@ __all__ = [
     "planted",
     "producers",
     "replicas",
+    "schema_registry",
     "security",
     "single_broker",
     "storage",
