@@ -1,4 +1,4 @@
-"""SR16: three registries that are killed and paused, while clients register through all of them.
+"""SR16: three registries that are killed, paused and cut off, while clients register through all of them.
 
 Ids are unique, versions have no gaps, nothing that was acknowledged is lost or changed.
 """
@@ -17,6 +17,7 @@ import httpx
 import pytest
 
 from ottla.testing import Broker, Registry
+from tests.kit.network import Network
 from tests.kit.wait import until
 from tests.registry.conftest import V1
 
@@ -28,15 +29,17 @@ ROUNDS = 6
 class Writer(threading.Thread):
     """Registers one new schema after the other, each until it is acknowledged or refused for good."""
 
-    def __init__(self, name: str, urls: list[str], stop: threading.Event) -> None:
+    def __init__(self, name: str, urls: list[str], stop: threading.Event, network: Network | None = None) -> None:
         super().__init__(name=name, daemon=True)
+        self._network = network
         self._random = random.Random(name)
         self._urls, self._ended = urls, stop
         self.acknowledged: dict[tuple[str, str], int] = {}
         self.refused: list[str] = []
 
     def run(self) -> None:
-        with httpx.Client(timeout=20, headers={"content-type": V1}) as http:
+        place = contextlib.nullcontext() if self._network is None else self._network.inside("client")
+        with place, httpx.Client(timeout=20, headers={"content-type": V1}) as http:
             for number in itertools.count():
                 if self._ended.is_set():
                     return
@@ -68,11 +71,76 @@ def pause(registry: Registry, paused_s: float) -> None:
     os.kill(registry.process.pid, signal.SIGCONT)
 
 
+BROKER = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 1}
+
+
+@pytest.mark.slow
+def test_sr16_nothing_acknowledged_is_lost_by_cut_networks() -> None:
+    """The leader, at the smallest address, is cut from the broker, both ways and one way, from the others, from everybody."""
+    network = Network("broker", "r1", "r2", "r3", "client")
+    with contextlib.ExitStack() as stack:
+        stack.callback(network.close)
+        broker = Broker(BROKER, listeners=f"PLAINTEXT://{network.address('broker')}:9092")
+        stack.callback(broker.close)
+        with network.inside("broker"):
+            broker.start()
+        registries = []
+        for name in ("r1", "r2", "r3"):
+            listen = f"{network.address(name)}:8081"
+            registry = stack.enter_context(contextlib.closing(Registry(broker, options=["--listen", listen, "--auth", "none"])))
+            registry.url = f"http://{listen}"
+            registries.append(registry)
+            with network.inside(name):
+                registry.launch()
+        for registry in registries:
+            registry.await_ready()
+        urls = [registry.url for registry in registries]
+        with network.inside("client"):
+            httpx.put(f"{urls[0]}/config", json={"compatibility": "NONE"}, timeout=60).raise_for_status()
+        stop = threading.Event()
+        writers = [Writer(f"w{number}", urls, stop, network) for number in range(CLIENTS)]
+        for writer in writers:
+            writer.start()
+
+        def count() -> int:
+            return sum(len(writer.acknowledged) for writer in writers)
+
+        def grows(by: int = 5) -> None:
+            before = count()
+            until(lambda: count() > before + by, timeout_s=120)
+
+        grows()
+        for cut in (
+            lambda: network.cut("r1", "broker"),
+            lambda: network.cut("broker", "r1", both=False),
+            lambda: network.cut("r1", ["r2", "r3"]),
+            lambda: network.isolate("r1"),
+        ):
+            cut()
+            grows()  # another one leads, or the one that was cut does not need what is cut
+            network.heal()
+            grows()
+        stop.set()
+        for writer in writers:
+            writer.join(60)
+            assert not writer.refused
+        acknowledged = {place: schema_id for writer in writers for place, schema_id in writer.acknowledged.items()}
+        with network.inside("client"):
+            for url in urls:
+                until(lambda: has_all(url, acknowledged), timeout_s=60)  # noqa: B023  # it may still read what it missed
+                check(url, acknowledged)
+
+
+def has_all(url: str, acknowledged: dict[tuple[str, str], int]) -> bool:
+    shown = httpx.get(f"{url}/schemas", timeout=60).json()
+    return len({(each["subject"], each["schema"]) for each in shown}) >= len(acknowledged)
+
+
 @pytest.mark.slow
 def test_sr16_nothing_acknowledged_is_lost_by_kills_and_pauses() -> None:
     chance = random.Random(16)
     with contextlib.ExitStack() as stack:
-        broker = stack.enter_context(Broker({"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 1}))
+        broker = stack.enter_context(Broker(BROKER))
         registries = [stack.enter_context(contextlib.closing(Registry(broker))) for _ in range(3)]
         for registry in registries:
             registry.launch()
