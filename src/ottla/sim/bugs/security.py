@@ -23,10 +23,10 @@ FIRST_WITH_ACLS = 2
 
 @bug("a change of ACLs is confirmed before other brokers enforce it", world="cluster", seeds_max=20, first=FIRST_WITH_ACLS)
 def acl_changes_not_awaited() -> list[Patch]:
-    async def late(self: AclRequests, written: Any) -> KafkaError | None:
+    async def at_once(self: AclRequests, written: Any) -> KafkaError | None:
         return None
 
-    return [(AclRequests, "_late", late)]
+    return [(AclRequests, "_until_enforced", at_once)]
 
 
 @bug(
