@@ -60,12 +60,13 @@ CALLED = {
     "export_records", "get_snippets", "check_filter", "produce_records", "copy_records", "list_groups", "live_groups",
     "get_group", "live_group", "get_group_history", "reset_group", "delete_group", "delete_group_offsets",
     "list_transactions", "live_transactions", "get_transaction", "abort_transaction", "list_acls", "add_acls", "remove_acls",
-    "list_users", "set_user", "delete_user", "list_quotas", "alter_quota", "trace",
+    "list_users", "set_user", "delete_user", "list_quotas", "alter_quota", "trace", "get_metadata", "get_waiting",
 }  # fmt: skip
 """By the tests of this file."""
 TESTED_ELSEWHERE = {
     "log_in", "log_out",  # test_access
-    "list_pipelines", "get_pipeline", "live_pipelines", "live_pipeline",  # test_pipelines
+    "list_pipelines", "get_pipeline", "live_pipelines", "live_pipeline", "get_pipeline_driver", "run_pipeline", "stop_pipeline",
+    "reset_pipeline",  # test_pipelines
     "list_dead_letters", "get_dead_letters", "replay_dead_letters", "edit_dead_letter",
     "list_jobs", "get_job", "cancel_job", "live_job",  # test_dead_letters
     "list_subjects", "get_subject", "get_schema_version", "diff_schema_versions", "register_schema", "set_compatibility",
