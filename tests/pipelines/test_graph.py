@@ -67,6 +67,8 @@ def test_loading_imports_no_pyspark(tmp_path: Path) -> None:
         ("raise SystemExit(3)", 1, "SystemExit"),
         ("from ottla import pipelines as p\np.source('a', columns=['kee'])", 2, "no column 'kee'"),
         ("from ottla import pipelines as p\np.table('/x', 'xls')", 2, "table format 'xls' is unknown"),
+        ("from ottla import pipelines as p\np.table('/x', mode='upsert', key='a')", 2, "a parquet table cannot be upserted"),
+        ("from ottla import pipelines as p\np.table('/x', 'delta', mode='upsert')", 2, "needs a key"),
         ("from ottla import pipelines as p\n@p.flow\ndef f(x): return x", 2, "needs its inputs"),
         ("from ottla import pipelines as p\np.flow(p.source('a'), to='b')(print)", 2, "is not a target"),
     ],

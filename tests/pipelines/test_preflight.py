@@ -109,6 +109,7 @@ def test_a_jar_of_a_table_format_for_another_spark_is_refused_by_name() -> None:
     with pytest.raises(PipelineError) as caught:
         preflight.check_jars(iceberg, "4.3.0")
     assert caught.value.message == "iceberg-spark-runtime-4.1_2.13 in spark.jars is made for Spark 4.1, this is Spark 4.3.0"
+    assert caught.value.hint == "use the jar for this Spark, or Spark 4.1: pip install 'pyspark==4.1.*'"
     with pytest.raises(PipelineError, match=r"made for Spark 4\.2"):
         preflight.check_jars({"spark.jars.packages": "io.delta:delta-spark_4.2_2.13:4.4.0"}, "4.1.4")
     preflight.check_jars({"spark.jars.packages": "io.delta:delta-spark_4.2_2.13:4.4.0"}, "4.2.1")

@@ -44,6 +44,7 @@ _COLUMNS = ("key", "headers", "topic", "partition", "offset", "timestamp", "time
 _OUTPUT_MODES = ("append", "update", "complete")
 _ON_FAIL = (WARN, DROP, DEAD_LETTER, STOP)
 _FILE_TABLE_FORMATS = ("parquet", "orc", "json", "csv", "delta", "iceberg")
+_UPSERT_FORMATS = ("delta", "iceberg")
 
 _declared: ContextVar[list[Flow] | None] = ContextVar("ottla_pipeline_flows", default=None)
 _in_notebook: dict[str, Cluster] = {}
@@ -271,10 +272,16 @@ def table(
     path: str,
     format: str = "parquet",
     *,
+    mode: str = "append",
+    key: str | list[str] | tuple[str, ...] = (),
+    delete_when: str | None = None,
     partition_by: str | list[str] | tuple[str, ...] = (),
     options: Mapping[str, object] | None = None,
 ) -> Table:
-    """Write a table: `path` is the directory of Parquet, ORC, JSON, CSV or Delta files, or the name of an Iceberg table."""
+    """Write a table: `path` is the directory of Parquet, ORC, JSON, CSV or Delta files, or the name of an Iceberg table.
+
+    Delta and Iceberg tables take `mode="upsert"`, `key` and `delete_when` as `jdbc` does.
+    """
     place = _place()
     if format not in _FILE_TABLE_FORMATS:
         raise PipelineError(
@@ -284,8 +291,13 @@ def table(
         )
     if not path:
         raise PipelineError("a table needs a path", place)
+    if mode == "upsert" and format not in _UPSERT_FORMATS:
+        raise PipelineError(
+            f"a {format} table cannot be upserted", place, hint=f"use {' or '.join(_UPSERT_FORMATS)}, or p.jdbc(…) for a database"
+        )
+    keys = _upsert_key(mode, key, delete_when, place)
     columns = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
-    return Table(format, path, columns, _options(options, place), place)
+    return Table(format, path, columns, _options(options, place), place, mode, keys, delete_when)
 
 
 def jdbc(
@@ -307,6 +319,15 @@ def jdbc(
     place = _place()
     if not url.startswith("jdbc:"):
         raise PipelineError(f"{url!r} is not a JDBC URL", place, hint="write jdbc:postgresql://host/database")
+    columns = _upsert_key(mode, key, delete_when, place, history=history)
+    given = (("url", url), *_options(options, place))
+    return Table("jdbc", table, (), given, place, mode, columns, delete_when, history)
+
+
+def _upsert_key(
+    mode: str, key: str | list[str] | tuple[str, ...], delete_when: str | None, place: Place, *, history: bool = False
+) -> tuple[str, ...]:
+    """The columns of the key. PipelineError if it does not fit the mode."""
     if mode not in ("append", "upsert"):
         raise PipelineError(f"mode={mode!r} is unknown", place, hint="use append or upsert")
     columns = (key,) if isinstance(key, str) else tuple(key)
@@ -314,8 +335,7 @@ def jdbc(
         raise PipelineError('mode="upsert" needs a key', place, hint='name the columns that identify a row: key="id"')
     if mode == "append" and (columns or delete_when is not None or history):
         raise PipelineError("key, delete_when and history belong to an upsert", place, hint='add mode="upsert"')
-    given = (("url", url), *_options(options, place))
-    return Table("jdbc", table, (), given, place, mode, columns, delete_when, history)
+    return columns
 
 
 def flow(

@@ -54,7 +54,7 @@ def check_jars(conf: Mapping[str, str], spark: str) -> None:
             if made_for != ".".join(spark.split(".")[:2]):
                 raise PipelineError(
                     f"{jar} in {setting} is made for Spark {made_for}, this is Spark {spark}",
-                    hint="use the jar for this Spark, if there is one",
+                    hint=f"use the jar for this Spark, or Spark {made_for}: pip install 'pyspark=={made_for}.*'",
                 )
 
 

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from subprocess import TimeoutExpired
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from ottla.pipelines.spark_errors import is_incompatible_class
+from ottla.pipelines.spark_errors import first_line, is_incompatible_class
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Observation, SparkSession
     from pyspark.sql.types import DataType
 
 
@@ -206,6 +208,81 @@ class JdbcConnection:
 
 def _index_info(catalog: str | None, schema: str | None, table: str, about: Any) -> Any:
     return about.getIndexInfo(catalog, schema, table, True, True)
+
+
+def delta_transaction(spark: SparkSession, path: str, app_id: str) -> int | None:
+    """The last version that an application has committed to a Delta table, -1 if it has none. None if there is no table."""
+    jvm = _jvm(spark)
+    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(cast(Any, spark)._jsparkSession, path)
+    none = jvm.scala.Option.empty()
+    snapshot = log.update(False, none, none)
+    if not log.tableExists():
+        return None
+    found = snapshot.transactions().get(app_id)
+    return int(found.get()) if found.isDefined() else -1
+
+
+class IcebergTable:
+    """The snapshots and branches of an Iceberg table."""
+
+    def __init__(self, spark: SparkSession, name: str) -> None:
+        jvm = _jvm(spark)
+        self._table = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(cast(Any, spark)._jsparkSession, name)
+        self._table.refresh()
+
+    def head(self) -> int | None:
+        """The snapshot that readers see. None if the table has none yet."""
+        snapshot = self._table.currentSnapshot()
+        return None if snapshot is None else int(snapshot.snapshotId())
+
+    def last_batch(self, head: int, property: str, prefix: str) -> str | None:
+        """What follows the prefix in this property of the last snapshot up to `head` whose property begins with it."""
+        snapshot = self._table.snapshot(head)
+        while snapshot is not None:
+            value = snapshot.summary().get(property)
+            if value is not None and value.startswith(prefix):
+                return str(value.removeprefix(prefix))
+            parent = snapshot.parentId()
+            snapshot = None if parent is None else self._table.snapshot(parent)
+        return None
+
+    def create_branch(self, branch: str, snapshot: int) -> None:
+        self._table.manageSnapshots().createBranch(branch, snapshot).commit()
+
+    def publish(self, branch: str) -> str | None:
+        """Let readers see the branch, and remove its name. Returns why not if readers' snapshot is no longer below the branch."""
+        self._table.refresh()
+        try:
+            self._table.manageSnapshots().fastForwardBranch("main", branch).removeBranch(branch).commit()
+        except Exception as error:
+            return first_line(error)
+        return None
+
+    def remove_branches(self, prefix: str) -> None:
+        names = [str(name) for name in self._table.refs().keySet() if str(name).startswith(prefix)]
+        for name in names:
+            self._table.manageSnapshots().removeBranch(name).commit()
+
+
+@contextmanager
+def computed(frame: DataFrame) -> Iterator[DataFrame]:
+    """The rows of a frame, computed now and once, in Spark's memory or on its disks until the end of the block."""
+    rows = frame.localCheckpoint()
+    try:
+        yield rows
+    finally:
+        cast(Any, rows)._jdf.queryExecution().logical().rdd().unpersist(False)
+
+
+def observed(counts: Observation, timeout_s: float = 10.0) -> dict[str, Any]:
+    """The metrics of an observation whose query has ended, or none if the query did not compute its rows."""
+    future = cast(Any, counts)._jo.future()
+    until = time.monotonic() + timeout_s
+    while not future.isCompleted():
+        if time.monotonic() >= until:
+            return {}
+        time.sleep(0.002)
+    return dict(counts.get)
 
 
 def check_streaming(frame: DataFrame, output_mode: str) -> None:

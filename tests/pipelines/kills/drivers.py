@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import uuid
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,12 +18,14 @@ TAG = "OTTLA_TEST_DRIVER"
 
 
 class Driver:
-    def __init__(self, file: Path, servers: str, log: Path, *words: str, verb: str = "run") -> None:
+    def __init__(
+        self, file: Path, servers: str, log: Path, *words: str, verb: str = "run", env: Mapping[str, str] = os.environ
+    ) -> None:
         self.tag = uuid.uuid4().hex
         self.log_file = log
         command = [sys.executable, "-m", "ottla", "pipeline", verb, str(file), "-b", servers, *words]
         # Python says what it buffers too late for one who was killed.
-        environment = {**os.environ, TAG: self.tag, "PYTHONUNBUFFERED": "1"}
+        environment = {**env, TAG: self.tag, "PYTHONUNBUFFERED": "1"}
         with log.open("wb") as output:
             self.process = subprocess.Popen(
                 command, stdout=output, stderr=output, env=environment, cwd=file.parent, start_new_session=True

@@ -17,9 +17,10 @@ from ottla.pipelines.exactly_once import BatchTransaction, WriteRows
 from ottla.pipelines.failure import PipelineError
 from ottla.pipelines.marker import Marker
 from ottla.pipelines.spark_errors import first_line, is_incompatible_class, is_missing_jdbc_driver, retry_reason
-from ottla.pipelines.spark_jvm import has_class
-from ottla.pipelines.tables import files, lakes
+from ottla.pipelines.spark_jvm import has_class, observed
+from ottla.pipelines.tables import files
 from ottla.pipelines.tables.databases import BATCHES, DatabaseTable, jdbc_options
+from ottla.pipelines.tables.lakes import LakeTable
 from ottla.types import ProducerIdAndEpoch
 
 if TYPE_CHECKING:
@@ -56,10 +57,10 @@ def prepare(spark: SparkSession, flow: Flow, table: Table, frame: DataFrame, gro
             database = DatabaseTable(spark, flow, table, group_id)
             database.prepare(frame)
             return writer(spark, flow, table, database.write)
-        if table.format == "delta":
-            return writer(spark, flow, table, lambda batch, marker, _: lakes.write_delta(batch, table, marker))
-        if table.format == "iceberg":
-            return writer(spark, flow, table, lambda batch, marker, _: lakes.write_iceberg(spark, batch, table, marker))
+        if table.format in _CLASSES:
+            lake = LakeTable(spark, flow, table, group_id)
+            lake.prepare(frame)
+            return writer(spark, flow, table, lake.write)
         directory = files.FileTable(spark, flow, table, group_id)
         directory.prepare(frame)
         return writer(spark, flow, table, directory.write)
@@ -120,6 +121,6 @@ def writer(spark: SparkSession, flow: Flow, table: Table, write_batch: WriteBatc
             if retry_reason(error) is not None:
                 raise
             raise _failed(spark, table, error, f"flow {flow.name!r}, ") from error
-        return (int(counted.get["rows"]) if done else 0), 0
+        return (int(observed(counted).get("rows", 0)) if done else 0), 0
 
     return write
