@@ -1,7 +1,7 @@
 """`python -m bench [--quick]`: run Apache Kafka and Ottla in turn, measure both, print the ratios, write bench/out.
 
 `python -m bench cluster` does the same with three brokers each (bench/cluster.py), `python -m bench registry` measures the schema
-registry.
+registry, `python -m bench console` the console.
 """
 
 from __future__ import annotations
@@ -99,6 +99,11 @@ def main() -> None:
         from bench import registry
 
         registry.main(sys.argv[2:])
+        return
+    if sys.argv[1:2] == ["console"]:
+        from bench.console import main as console_main
+
+        console_main(sys.argv[2:])
         return
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)} (default: all)")

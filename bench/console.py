@@ -1,6 +1,6 @@
 """The console on a large cluster: start, lists, search, memory.
 
-    python -m bench.console [--kafka] [--topics 2000] [--groups 10000] [--records 1000000] [--size 1000]
+    python -m bench console [--kafka] [--topics 2000] [--groups 10000] [--records 1000000] [--size 1000]
 
 One broker, Ottla or (`--kafka`) Apache Kafka, filled as `bench.exporter` does it, and a topic of records compressed by lz4, of
 which four have the text that is looked for. The console is a process as users start it. Times are wall clock, as a client of its
@@ -34,12 +34,12 @@ NEEDLES = 4
 TOPIC = "searched"
 
 
-def arguments() -> argparse.Namespace:
+def arguments(words: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kafka", action="store_true", help="Apache Kafka instead of Ottla")
     for name, default in (("topics", 2000), ("groups", 10_000), ("records", 1_000_000), ("size", 1000)):
         parser.add_argument(f"--{name}", type=int, default=default)
-    found = parser.parse_args()
+    found = parser.parse_args(words)
     found.partitions, found.topics_per_group = 1, 2
     return found
 
@@ -135,8 +135,8 @@ def measure(servers: str) -> None:
         print(f"memory {high_water_mb(pid):.0f} MB at most")
 
 
-def main() -> None:
-    options = arguments()
+def main(words: list[str]) -> None:
+    options = arguments(words)
     with (Kafka if options.kafka else Ottla)() as broker:
         host, _, port = broker.bootstrap_servers.rpartition(":")
 
@@ -148,7 +148,3 @@ def main() -> None:
         run(filled())
         produce(broker.bootstrap_servers, options)
         measure(broker.bootstrap_servers)
-
-
-if __name__ == "__main__":
-    main()
