@@ -81,12 +81,33 @@ def test_remove_takes_only_what_is_named(guarded: Ottla) -> None:
         (("add", "-u", "a", "-t", "x"), "name an operation"),
         (("add", "-u", "a", "--producer", "-o", "read", "-t", "x"), "choose the operations themselves"),
         (("add", "-u", "a", "--producer", "-g", "x"), "needs nothing on Group"),
+        (("add", "-u", "a", "--deny", "-o", "read", "-t", "x", "--host", "shop.example"), "'shop.example' is no IP address"),
+        (("add", "-u", "a", "-o", "read", "-t", "x", "--host", "10.0.0.0/8"), "no networks"),
+        (
+            ("add", "-u", "a", "-o", "create", "-g", "x"),
+            "its operations are Read, Delete, Describe, DescribeConfigs, AlterConfigs, or All",
+        ),
         (("remove", "-u", "a"), "name the resources"),
         (("list", "--check", "a", "read", "orders"), "is no resource"),
     ],
 )
 def test_what_makes_no_sense_is_told(guarded: Ottla, words: tuple[str, ...], said: str) -> None:
     assert said in guarded.fails("acl", *words, code=2)
+
+
+def test_an_address_is_written_as_brokers_compare_it(guarded: Ottla) -> None:
+    host = ("--host", "2001:db8::1")
+    guarded.ok("acl", "add", "-u", "frank", "-o", "read", "-t", "far", *host)
+    checked = guarded.ok("acl", "list", "--check", "frank", "read", "topic:far", *host)
+    assert "from 2001:db8:0:0:0:0:0:1 on" in checked
+    guarded.ok("acl", "remove", "-t", "far", "-u", "frank", *host)
+    assert listed(guarded, "-t", "far") == []
+
+
+def test_a_principal_that_is_no_user_is_told(guarded: Ottla) -> None:
+    done = guarded.run("acl", "add", "-u", "Group:staff", "-o", "read", "-t", "far")
+    assert "Group:staff is not a user" in done.stderr
+    assert done.returncode == 0
 
 
 def test_a_cluster_without_acls_says_so(ottla: Ottla) -> None:

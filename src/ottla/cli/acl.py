@@ -106,6 +106,8 @@ def add(
     connection = Connection(bootstrap_servers, command_config)
     create_acls(connection, wanted)
     note(f"added {counted(len(wanted), 'ACL')}")
+    for who in sorted({entry.principal for _, entry in wanted if not entry.principal.startswith("User:")}):
+        note(f"{who} is not a user: clients are User:NAME, unless the brokers have a principal.builder.class of their own")
 
 
 def create_acls(connection: Connection, wanted: list[tuple[ResourcePattern, AclEntry]]) -> None:
@@ -163,7 +165,8 @@ def remove(
         permission = DENY if deny else (ALLOW if operation else ANY)
         operations = [operation_of(each) for each in operation or []] or [ANY]
         principals: list[str | None] = [_principal(each) for each in principal or []] or [None]
-        pairs = [(pattern, (who, host, what, permission)) for pattern in resources for who in principals for what in operations]
+        where = _address(host) if host is not None else None
+        pairs = [(pattern, (who, where, what, permission)) for pattern in resources for who in principals for what in operations]
     if not pairs:
         raise Failure("name the resources whose ACLs to remove", "--topic, --group, --cluster, …", exit_code=EXIT_USAGE)
     confirm(f"Remove the ACLs of {', '.join(sorted({str(pattern) for pattern, _ in pairs}))}?", yes)
@@ -259,7 +262,7 @@ def _check(connection: Connection, user: str, operation: str, resource: str, hos
     for at, entry in acls_of(connection, [pattern]):
         acls.setdefault(at, set()).add(entry)
     authorizer.replace_all({at: frozenset(entries) for at, entries in acls.items()})
-    decision = authorizer.explain(who, host, what, pattern)
+    decision = authorizer.explain(who, _address(host), what, pattern)
     verdict = "allowed" if decision.allowed else "denied"
     if json_output:
         print_document({"allowed": decision.allowed, "rule": decision.reason})
@@ -341,12 +344,46 @@ def _wanted(
         if not operation:
             raise Failure("name an operation", "--operation Read, or --producer, or --consumer", exit_code=EXIT_USAGE)
         pairs = [(pattern, operation_of(each)) for pattern in resources for each in operation]
+    _require_effect(pairs, host)
     permission = DENY if deny else ALLOW
     return [
-        (pattern, AclEntry(_principal(who), host, what, permission))
+        (pattern, AclEntry(_principal(who), _address(host), what, permission))
         for pattern, what in dict.fromkeys(pairs)
         for who in principal
     ]
+
+
+def _require_effect(pairs: list[tuple[ResourcePattern, int]], host: str) -> None:
+    """Failure for an ACL that could never apply. Brokers accept it, and who added it believes that it holds."""
+    from ottla.security.acl import ALL, OPERATION_NAMES, RESOURCE_NAMES, supported_operations
+
+    if host != "*" and not is_address(host):
+        hint = "an ACL compares the client's address, such as 10.0.0.1: no names of hosts and no networks"
+        raise Failure(f"{host!r} is no IP address", hint, exit_code=EXIT_USAGE)
+    for pattern, what in pairs:
+        known = supported_operations(pattern.type)
+        if what != ALL and not known >> what & 1:
+            kind = RESOURCE_NAMES[pattern.type]
+            names = [name for number, name in OPERATION_NAMES.items() if known >> number & 1]
+            text = f"a {kind} has no operation {OPERATION_NAMES[what]}"
+            raise Failure(text, f"its operations are {', '.join(names)}, or All", exit_code=EXIT_USAGE)
+
+
+def is_address(text: str) -> bool:
+    from ipaddress import ip_address
+
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _address(host: str) -> str:
+    """As brokers compare it: IPv6 in Java's form. What is no address stays as it is, so that such an ACL can be removed."""
+    from ottla.security.principal import java_address
+
+    return java_address(host) if is_address(host) else host
 
 
 def _of_client(pattern: ResourcePattern, producer: bool, consumer: bool) -> list[tuple[ResourcePattern, int]]:

@@ -78,6 +78,10 @@ _HINTS = {
     "MESSAGE_TOO_LARGE": "raise max.message.bytes of the topic (`ottla config set topic …`) and, for the client, "
     "`-X message.max.bytes=…`",
     "TOPIC_DELETION_DISABLED": "the broker runs with delete.topic.enable=false",
+    **dict.fromkeys(
+        (f"{kind}_AUTHORIZATION_FAILED" for kind in ("TOPIC", "GROUP", "CLUSTER", "TRANSACTIONAL_ID")),
+        "an administrator can allow it (`ottla acl add`); the broker's log says which operation was denied to whom",
+    ),
     "_AUTHENTICATION": "check the sasl.* properties in --command-config",
     "_SSL": "check security.protocol and the ssl.* properties in --command-config",
     "_UNSUPPORTED_FEATURE": "the broker is too old for this request",
@@ -92,6 +96,11 @@ def code_name(error: Any) -> str:
         return ErrorCode(error.code()).name
     except ValueError:
         return str(error.name())
+
+
+def hint_for(name: str) -> str | None:
+    """What to do about an error, by Kafka's name of it."""
+    return _HINTS.get(name)
 
 
 def explain(error: Any, subject: str | None = None) -> Failure:

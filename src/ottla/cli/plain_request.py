@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeVar, cast
 
 from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, split_servers
-from ottla.cli.failure import Failure
+from ottla.cli.failure import Failure, hint_for
 from ottla.errors import KafkaError, error_name
 from ottla.protocol.registry import API_BY_NAME
 
@@ -51,4 +51,4 @@ def raise_if_error(code: int, subject: str, message: str | None = None) -> None:
     """A Failure about `subject` if a reply holds an error code; `message` is the broker's own text."""
     if code:
         name = error_name(code)
-        raise Failure(f"{subject}: {message or name}", code=name)
+        raise Failure(f"{subject}: {message or name}", hint_for(name), code=name)

@@ -21,6 +21,7 @@ app = Commands(help="Delegation tokens: create, renew, expire, list.", no_args_i
 _HINTS = {
     "DELEGATION_TOKEN_AUTH_DISABLED": "the brokers need delegation.token.secret.key",
     "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED": "log in with SASL, or with a certificate, and not with a token",
+    "DELEGATION_TOKEN_NOT_FOUND": "no token has this HMAC, or it has expired: see `ottla token list`",
     "DELEGATION_TOKEN_OWNER_MISMATCH": "only its owner and its renewers may change a token",
 }
 Hmac = Annotated[str, typer.Argument(metavar="HMAC", help="As `create` printed it; - reads it from stdin.", show_default=False)]
