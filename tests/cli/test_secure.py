@@ -68,9 +68,17 @@ def test_what_is_wrong_with_a_connection_is_one_line(secured: Ottla, folder: Pat
         ("password", {"sasl_jaas_config": wrong}, "login refused by "),
         ("mechanism", {"sasl_mechanism": "PLAIN"}, "offers SCRAM-SHA-256, SCRAM-SHA-512, not PLAIN"),
         ("trust", {"ssl_truststore_location": None}, "shows a certificate that is not trusted"),
-        ("no-tls", {"security_protocol": "SASL_PLAINTEXT"}, "this port speaks TLS: check security.protocol=SASL_PLAINTEXT"),
+        (
+            "no-tls",
+            {"security_protocol": "SASL_PLAINTEXT"},
+            "TLS, and security.protocol is SASL_PLAINTEXT, not SASL_SSL",
+        ),
         ("no-sasl", {"security_protocol": "SSL"}, "wants a login: SCRAM-SHA-256, SCRAM-SHA-512"),
-        ("plain", {"security_protocol": "PLAINTEXT"}, "this port speaks TLS: check security.protocol=PLAINTEXT"),
+        (
+            "plain",
+            {"security_protocol": "PLAINTEXT"},
+            "TLS, and security.protocol is PLAINTEXT, not SSL or SASL_SSL",
+        ),
     ):
         heard = secured.fails("topic", "list", "--command-config", changed(folder, f"changed-{name}", **changes))
         assert said in heard.splitlines()[0], name

@@ -130,7 +130,7 @@ class Connection:
 
     def channel(self, host: str, port: int, timeout_s: float = CONNECT_TIMEOUT_S) -> Channel:
         """A connection of its own, encrypted and logged in. OSError if there is no broker, Failure if it refuses."""
-        from ottla.client.channel import Channel, WrongProtocol
+        from ottla.client.channel import Channel, WrongProtocol, speaks_tls
         from ottla.client.login import LoginRefused
         from ottla.client.options import ClientOptions
         from ottla.client.security import InvalidOption
@@ -156,8 +156,7 @@ class Connection:
         except ConnectionError:
             if self.security.encrypted or not _speaks_tls(host, port):
                 raise
-            protocol = self.security.protocol
-            text = f"{host}:{port}: this port speaks TLS: check security.protocol={protocol}"
+            text = f"{host}:{port}: {speaks_tls(self.security.protocol)}"
             raise Failure(text, "set it in --command-config", code="_SSL") from None
 
     def _config(self, **overrides: Any) -> dict[str, Any]:

@@ -31,6 +31,12 @@ class Untrusted(BrokerAway):
     """A broker's certificate is not trusted. Not retried."""
 
 
+def speaks_tls(protocol: str) -> str:
+    """What is wrong with a `security.protocol` that has no TLS."""
+    wanted = "SASL_SSL" if protocol.startswith("SASL_") else "SSL or SASL_SSL"
+    return f"this port speaks TLS, and security.protocol is {protocol}, not {wanted}"
+
+
 class WrongProtocol(BrokerAway):
     """A broker speaks TLS and the client does not, or the reverse. Not retried."""
 
@@ -149,7 +155,7 @@ class Channel:
             until = monotonic() + timeout_s
             size = int.from_bytes(self._read(4, until), "big", signed=True)
             if size >> 16 == _TLS_ALERT:
-                raise WrongProtocol(f"{self.address}: this port speaks TLS: check security.protocol={self._security.protocol}")
+                raise WrongProtocol(f"{self.address}: {speaks_tls(self._security.protocol)}")
             if not 4 <= size <= RESPONSE_BYTES_MAX:
                 raise MalformedInput(f"a response of {size} bytes")
             return self._pipeline.response(self._read(size, until))[1]
