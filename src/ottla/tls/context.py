@@ -27,6 +27,8 @@ def server_context(settings: TlsSettings) -> ssl.SSLContext:
     if settings.client_auth != "none":
         context.verify_mode = ssl.CERT_REQUIRED if settings.client_auth == "required" else ssl.CERT_OPTIONAL
         _trust(context, settings.trust_store, ssl.Purpose.CLIENT_AUTH)
+    elif settings.trust_store is not None:
+        trust_store_pem(settings.trust_store)  # TlsError if it cannot be read, as in Kafka, although it is not used
     return context
 
 
@@ -69,7 +71,9 @@ def _common(context: ssl.SSLContext, settings: TlsSettings) -> None:
         try:
             stores.load_chain(context, pem, password)
         except (BadStore, ssl.SSLError) as error:
-            raise TlsError(f"{_key_store_name(store)}: {_words(error)}") from None
+            sealed = password is not None and "ENCRYPTED" in pem and isinstance(error, ssl.SSLError)
+            words = "the private key cannot be decrypted: is ssl.key.password right?" if sealed else _words(error)
+            raise TlsError(f"{_key_store_name(store)}: {words}") from None
 
 
 def _trust(context: ssl.SSLContext, store: TrustStore | None, purpose: ssl.Purpose) -> None:

@@ -92,6 +92,10 @@ def test_tl02_a_key_store_in_every_form(kind: str, tmp_path: Path) -> None:
     [
         (KeyStore("PEM", "/none.pem"), "ssl.keystore.location=/none.pem: it cannot be read: No such file"),
         (KeyStore("PEM", key=BROKER.key_pem("pw"), certificate_chain=BROKER.certificate_pem), "no password was given"),
+        (
+            KeyStore("PEM", key=BROKER.key_pem("pw"), certificate_chain=BROKER.certificate_pem, key_password="wp"),
+            r"cannot be decrypted: is ssl.key.password right\?",
+        ),
         (KeyStore("PEM", key=BROKER.key_pem(), certificate_chain=CLIENT.certificate_pem), "key values mismatch"),
         (KeyStore("PEM", key="rubbish", certificate_chain=BROKER.certificate_pem), "it holds no private key"),
         (KeyStore("PEM", key="rubbish", certificate_chain="rubbish"), "ssl.keystore.key: it holds no PEM"),
@@ -100,6 +104,11 @@ def test_tl02_a_key_store_in_every_form(kind: str, tmp_path: Path) -> None:
 def test_tl02_a_key_store_that_cannot_be_used_is_named(store: KeyStore, word: str) -> None:
     with pytest.raises(TlsError, match=word):
         server_context(TlsSettings(store))
+
+
+def test_tl02_a_trust_store_is_read_also_if_no_client_needs_a_certificate() -> None:
+    with pytest.raises(TlsError, match=r"ssl.truststore.certificates: it holds no certificate"):
+        server_context(TlsSettings(inline(), TrustStore("PEM", certificates=BROKER.key_pem())))
 
 
 def test_clients_must_present_a_certificate_if_it_is_required() -> None:
