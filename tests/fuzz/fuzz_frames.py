@@ -73,6 +73,7 @@ WORKERS = 64
 BURST = 150
 PATIENCE_S = 0.5
 """A changed request may wait for long, such as a Fetch: then its connection is given up."""
+STEP_S = 0.25
 HONEST_S = 60
 GROWTH_BYTES_MAX = 96 << 20
 HALVES_MAX = 200
@@ -197,15 +198,17 @@ class Answers(asyncio.Protocol):
 
     async def wait(self, count: int, seconds: float) -> bool:
         """Until there are so many answers, or the broker closes the connection. False: neither."""
-        if self.count < count and not self.closed:
-            self._wanted = count
+        self._wanted = count
+        left_s = seconds
+        while self.count < count and not self.closed and left_s > 0:
+            # In steps: while this process is stopped (SIGSTOP) time passes, and costs one step only.
+            step_s = min(left_s, STEP_S)
             self._waiter = asyncio.get_running_loop().create_future()
             try:
-                async with asyncio.timeout(seconds):
+                async with asyncio.timeout(step_s):
                     await self._waiter
             except TimeoutError:
-                # This process and the broker may have been stopped meanwhile.
-                await asyncio.sleep(0.05)
+                left_s -= step_s
         return self.count >= count or self.closed
 
     async def ask(self, request: bytes) -> bytes:
