@@ -12,7 +12,9 @@ from ottla.cluster.properties import parse_properties
 from ottla.runtime.free_ports import free_port
 from ottla.testing import Broker
 from ottla.tls.authority import Cryptography, OpenSsl
+from tests.kit.certificates import Authority
 from tests.kit.ottla_command import Ottla
+from tests.kit.wait import until
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +85,34 @@ def test_what_is_wrong_with_a_connection_is_one_line(secured: Ottla, folder: Pat
         heard = secured.fails("topic", "list", "--command-config", changed(folder, f"changed-{name}", **changes))
         assert said in heard.splitlines()[0], name
         assert "hush" not in heard
+
+
+@pytest.mark.parametrize(
+    ("names", "days", "said", "hint"),
+    [
+        (("localhost", "127.0.0.1"), -1, "certificate has expired", "the broker needs a new certificate"),
+        (("elsewhere.example",), 30, "certificate is not valid for", "connect by a name that the certificate has"),
+    ],
+)
+def test_what_is_wrong_with_a_certificate_is_told(
+    tmp_path: Path, names: tuple[str, ...], days: int, said: str, hint: str
+) -> None:
+    authority = Authority()
+    settings = {
+        "listeners": "SSL://127.0.0.1:0",
+        "security.inter.broker.protocol": "SSL",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": authority.issue("broker", names, days=days).pem_file(tmp_path / "broker.pem"),
+    }
+    client = tmp_path / "client.properties"
+    trusted = authority.pem_file(tmp_path / "ca.pem")
+    client.write_text(f"security.protocol=SSL\nssl.truststore.type=PEM\nssl.truststore.location={trusted}\n")
+    with Broker(settings) as broker:
+        heard = Ottla(broker.bootstrap_servers).fails("topic", "list", "--command-config", str(client)).splitlines()
+        assert said in heard[0]
+        assert hint in heard[1]
+        if days < 0:
+            until(lambda: "does not accept the certificate of this broker" in broker.log, "the log tells it")
 
 
 def test_tls_to_a_port_without_it(ottla: Ottla, folder: Path) -> None:

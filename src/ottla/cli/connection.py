@@ -31,6 +31,14 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
+_NAME_HINT = "connect by a name that the certificate has, or name the host in the broker's certificate"
+_CERTIFICATE_HINTS = {
+    9: "the clock of this machine or of the one that made the certificate is wrong",
+    10: "the broker needs a new certificate in its key store",
+    62: _NAME_HINT,
+    64: _NAME_HINT,
+}
+"""By OpenSSL's number of the error (X509_V_ERR_…)."""
 CONNECT_TIMEOUT_S = 3.0
 METADATA_TIMEOUT_S = 5.0
 MADE_BY_BROKERS = {
@@ -148,7 +156,7 @@ class Connection:
         except ssl.SSLCertVerificationError as error:
             raise Failure(
                 f"{host}:{port} shows a certificate that is not trusted: {error.verify_message}",
-                "check ssl.truststore.location and the host name in --command-config",
+                _CERTIFICATE_HINTS.get(error.verify_code, "check ssl.truststore.location in --command-config"),
                 code="_SSL",
             ) from None
         except ssl.SSLError as error:

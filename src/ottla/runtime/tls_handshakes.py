@@ -247,6 +247,7 @@ _REASONS: Final = {
     "UNSUPPORTED_PROTOCOL": "no TLS version in common (ssl.enabled.protocols)",
     "TLSV1_ALERT_UNKNOWN_CA": "it does not trust the certificate of this broker (alert unknown CA)",
     "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "it does not accept the certificate of this broker (alert certificate unknown)",
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "it does not accept the certificate of this broker (alert certificate expired)",
     "SSLV3_ALERT_BAD_CERTIFICATE": "it does not accept the certificate of this broker (alert bad certificate)",
 }
 
