@@ -130,7 +130,7 @@ def test_it_comes_stops_comes_back_and_says_who_died(up: Callable[..., Up]) -> N
 def test_a_secured_cluster_has_an_admin(up: Callable[..., Up]) -> None:
     cluster = up("--brokers", "2", "--secure")
     config = str(cluster.directory / "data" / "security" / "client.properties")
-    created = ottla("topic", "create", "orders", "-r", "2", "-b", cluster.bootstrap_servers, "--command-config", config)
+    created = ottla("topic", "create", "orders", "-r", "2", "--command-config", config)
     assert created.returncode == 0, created.stderr
     refused = ottla("topic", "list", "-b", cluster.bootstrap_servers)
     assert "this port speaks TLS" in refused.stderr

@@ -137,6 +137,8 @@ def up(
             properties |= overrides
             cluster.start_broker(number, properties)
         cluster.wait_for_brokers()
+        if cluster.command_config is not None:
+            _name_brokers(cluster.command_config, cluster.bootstrap_servers)
         controller_id = _wait_for_cluster(cluster, brokers)
         _announce(cluster, connect, controller_id, time.monotonic() - started, json_output)
         _watch(cluster)
@@ -169,6 +171,17 @@ def _secured(folder: Path, brokers: int) -> dict[int, dict[str, str]]:
         number: {key: value for key, value in parse_properties((folder / name).read_text()).items() if key.startswith(security)}
         for number, name in enumerate(names, 1)
     }
+
+
+def _name_brokers(client_properties: Path, servers: str) -> None:
+    """Set `bootstrap.servers`: each start may choose other ports."""
+    from ottla.cli.secure.files import write_secret
+
+    lines = [line for line in client_properties.read_text().splitlines() if not line.startswith("bootstrap.servers=")]
+    new = client_properties.with_suffix(".new")
+    new.unlink(missing_ok=True)
+    write_secret(new, "".join(f"{line}\n" for line in [f"bootstrap.servers={servers}", *lines]))
+    new.replace(client_properties)
 
 
 def _watch(cluster: LocalCluster) -> None:
