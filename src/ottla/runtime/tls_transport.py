@@ -8,7 +8,7 @@ or from a piece of a file. Nothing is copied through a memory BIO, as asyncio's 
 3. Large replies are encrypted by a worker thread: OpenSSL releases the interpreter. An SSL object is not for two threads, so
    until the worker has finished (`_busy`) the loop neither reads nor writes here.
 4. `connection_lost` is called once, from the loop, and never inside of a call of the protocol.
-5. Decrypted bytes inside OpenSSL raise no event of the socket: after a pause they are read without waiting for one.
+5. Bytes inside OpenSSL, decrypted or read ahead, raise no event of the socket: after a pause nobody waits for one.
 
 Compiled by mypyc: every request over TLS passes here.
 """
@@ -27,25 +27,32 @@ from typing import Any, Final
 
 from ottla.metrics import Counters
 from ottla.ports import File, FileRange
+from ottla.runtime.tls_read_ahead import read_ahead_of
 from ottla.types import Buffer
 
 RECORD_BYTES: Final = 16384
 """The most that one read returns: a TLS record."""
-READS_MAX: Final = 16
-"""Records of one connection before other connections get their turn."""
+TURN_READ_BYTES: Final = 256 << 10
+"""Bytes of one connection that are read before other connections get their turn."""
+RECORD_COST_BYTES: Final = 1 << 10
+"""A smaller record counts as so many bytes of a turn."""
 CHUNK_BYTES: Final = 128 << 10
 """File bytes that are encrypted with one call."""
 CHUNKS_HELD_MAX: Final = 256
 """Chunks that slow readers may hold, in all connections. Above it a chunk is dropped and read from its file again."""
 LOW_WATER_BYTES: Final = 64 << 10
 """While a large frame is incomplete, its bytes are read when there are so many of them. librdkafka writes two TLS records for
-each message of a kilobyte, and the loop would wake up for each record."""
+each message of a kilobyte, and the loop would wake up for each record. So long OpenSSL also reads ahead."""
 TURN_BYTES: Final = 1 << 20
 """Bytes that one connection encrypts in the loop before other connections get their turn."""
 BESIDE_BYTES: Final = 1 << 20
 """From this size on, a worker thread encrypts."""
 BESIDE_WAIT_MS: Final = 2
 """How long a worker waits for a socket whose buffer is full, before it leaves that to the loop."""
+
+
+def _no_read_ahead(on: int) -> None:
+    """Where this Python has none."""
 
 
 class ChunkPool:
@@ -82,6 +89,12 @@ class TlsTransport:
         self._loop = loop
         self._socket = sock
         self._fd: int = sock.fileno()
+        # What `sock.read`, `write` and `pending` call. Around it each of them has two or three Python functions, which cost more
+        # than the decryption of a small record.
+        inside: Any = getattr(sock, "_sslobj", None) or sock
+        self._decrypt: Callable[..., Any] = inside.read
+        self._encrypt: Callable[[Buffer], int] = inside.write
+        self._pending: Callable[[], int] = inside.pending
         self._peername = peername
         self._pool = pool
         self._executor = executor
@@ -94,6 +107,9 @@ class TlsTransport:
         """The protocol tells how many bytes of its frame are missing."""
         self._low_water = 1
         """SO_RCVLOWAT of the socket."""
+        self._ahead = False
+        """OpenSSL may hold whole records that neither the socket nor `pending` tells of."""
+        self._set_read_ahead: Callable[[int], object] | None = None
         self._reading = True
         """The protocol wants to read."""
         self._watches_reads = False
@@ -186,7 +202,7 @@ class TlsTransport:
         if self._busy:
             return
         self._watch_reads()
-        if self._socket.pending():
+        if self._ahead or self._pending():
             self._loop.call_soon(self._on_readable)
 
     # asyncio.WriteTransport
@@ -214,7 +230,7 @@ class TlsTransport:
             return
         if not self._outgoing_bytes and size <= TURN_BYTES:
             try:
-                self._socket.write(data)
+                self._encrypt(data)
                 return
             except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
                 self._chunk = data if isinstance(data, bytes) else bytes(data)
@@ -269,53 +285,74 @@ class TlsTransport:
             self._fail(error)
 
     def _read(self) -> None:
-        sock = self._socket
         protocol = self._protocol
         missing: int = protocol.missing_bytes() if self._tells_missing else 0
-        for _ in range(READS_MAX):
+        left = TURN_READ_BYTES
+        while True:
+            blocked, drained, ended, count = False, False, False, 0
             try:
                 if self._buffered:
-                    buffer = protocol.get_buffer(RECORD_BYTES)
-                    count: int = sock.recv_into(buffer, len(buffer))
-                    if count:
-                        protocol.buffer_updated(count)
+                    buffer: memoryview = protocol.get_buffer(RECORD_BYTES)
+                    room = len(buffer)
+                    # Several records at once, while the frame is incomplete.
+                    while True:
+                        read: int = self._decrypt(room - count, buffer[count:] if count else buffer)
+                        if not read:
+                            ended = True
+                            break
+                        count += read
+                        left -= read if read > RECORD_COST_BYTES else RECORD_COST_BYTES
+                        if count >= missing or count >= room or left <= 0:
+                            break
                 else:
-                    data: bytes = sock.read(RECORD_BYTES)
+                    data: bytes = self._decrypt(RECORD_BYTES)
                     count = len(data)
-                    if count:
-                        protocol.data_received(data)
+                    left -= RECORD_BYTES
+                    ended = not count
             except ssl.SSLWantReadError:
-                self._set_low_water(missing)
-                return
+                blocked = drained = True
             except ssl.SSLWantWriteError:
                 # A key update of TLS 1.3 must be answered first.
+                blocked = True
                 self._read_waits_for_write = True
                 self._watch_writes()
-                self._set_low_water(missing)
-                return
-            if not count:
+            except ssl.SSLEOFError:
+                ended = True  # without close_notify
+            if count:
+                if self._buffered:
+                    protocol.buffer_updated(count)
+                else:
+                    protocol.data_received(data)
+                if self._tells_missing:
+                    missing = protocol.missing_bytes()
+            if ended and not self._lost and not self._closing:
                 protocol.eof_received()
                 self.close()
                 return
-            if self._tells_missing:
-                missing = protocol.missing_bytes()
-            if not self._reading or self._busy or self._lost or self._closing:
-                self._set_low_water(missing)
-                return
-            if count < RECORD_BYTES and missing < RECORD_BYTES and not sock.pending():
-                # If there is more, the loop says so: asking costs an exception.
-                self._set_low_water(missing)
-                return
-        self._set_low_water(missing)
-        if missing >= RECORD_BYTES or sock.pending():
-            self._loop.call_soon(self._on_readable)
+            if blocked or not self._reading or self._busy or self._lost or self._closing:
+                break
+            if not missing and count < RECORD_BYTES and not self._ahead and not self._pending():
+                break  # if there is more, the loop says so: asking costs an exception
+            if left <= 0:
+                if missing or self._ahead or self._pending():
+                    self._loop.call_soon(self._on_readable)
+                break
+        if not self._lost:
+            self._await_bytes(missing, drained)
 
-    def _set_low_water(self, missing_bytes: int) -> None:
-        """OpenSSL may have taken a record but for its last byte: so much less is to come through the socket."""
-        wanted = LOW_WATER_BYTES if missing_bytes >= LOW_WATER_BYTES + RECORD_BYTES else 1
-        if wanted != self._low_water and not self._lost:
+    def _await_bytes(self, missing: int, drained: bool) -> None:
+        """Read few large pieces while many bytes of a frame are missing. `drained`: OpenSSL has no whole record left."""
+        # OpenSSL may have taken a record but for its last byte: so much less is to come through the socket.
+        large = missing >= LOW_WATER_BYTES + RECORD_BYTES
+        wanted = LOW_WATER_BYTES if large else 1
+        if wanted != self._low_water:
             self._low_water = wanted
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wanted)
+        if large != self._ahead and (large or drained):
+            if self._set_read_ahead is None:
+                self._set_read_ahead = read_ahead_of(self._socket) or _no_read_ahead
+            self._set_read_ahead(1 if large else 0)
+            self._ahead = large
 
     def _watch_reads(self) -> None:
         if not self._watches_reads:
@@ -375,7 +412,7 @@ class TlsTransport:
                     return True
                 chunk = self._chunk = self._next_chunk()
             try:
-                self._socket.write(chunk)
+                self._encrypt(chunk)
             except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
                 if self._chunk_buffer is not None and self._pool.held > CHUNKS_HELD_MAX:
                     self._release_chunk()
@@ -499,7 +536,7 @@ class TlsTransport:
             self._written()
         if self._reading and not self._closing and not self._lost and not self._busy:
             self._watch_reads()
-            if self._socket.pending():
+            if self._ahead or self._pending():
                 self._loop.call_soon(self._on_readable)
 
     # The end

@@ -15,10 +15,11 @@ import uvloop
 
 from ottla.metrics import Counters
 from ottla.ports import File, FileRange
-from ottla.runtime import tls_handshakes
+from ottla.runtime import tls_handshakes, tls_transport
 from ottla.runtime.files import OsDisk
 from ottla.runtime.network import RealNetwork
 from ottla.runtime.tls_handshakes import TlsListener
+from ottla.runtime.tls_read_ahead import read_ahead_of
 from ottla.runtime.tls_transport import BESIDE_BYTES, CHUNK_BYTES, LOW_WATER_BYTES, RECORD_BYTES
 from ottla.tls.config import KeyStore, TlsSettings, TrustStore
 from ottla.tls.context import client_context, server_context
@@ -210,6 +211,67 @@ def test_a_large_frame_of_small_records_wakes_the_loop_seldom(
             assert low_water == {1}
         pair.client.transport.write(b"next")
         await until_async(lambda: end.received == data + b"next", "the next frame comes at once")
+
+    play(case, server_end=FrameEnd)
+
+
+def test_small_records_of_a_frame_are_handed_over_together(play: Callable[..., None]) -> None:
+    async def case(pair: Pair) -> None:
+        end = cast(FrameEnd, pair.server)
+        end.frame_bytes = 20_000
+        updated, counts = end.buffer_updated, []
+
+        def counting(count: int) -> None:
+            counts.append(count)
+            updated(count)
+
+        end.buffer_updated = counting  # type: ignore[method-assign]
+        data = os.urandom(end.frame_bytes)
+        for start in range(0, len(data), 500):
+            pair.client.transport.write(data[start : start + 500])
+        await until_async(lambda: end.received == data, "the frame is complete")
+        assert len(counts) <= 4, counts
+
+    play(case, server_end=FrameEnd)
+
+
+@pytest.mark.parametrize("reads_ahead", [True, False])
+def test_a_pause_keeps_what_openssl_has_read_ahead(
+    play: Callable[..., None], monkeypatch: pytest.MonkeyPatch, reads_ahead: bool
+) -> None:
+    """Small records behind a large frame, whose receiver pauses once it is complete."""
+    switched: list[int] = []
+
+    def noting(sock: ssl.SSLSocket) -> Callable[[int], object] | None:
+        switch = read_ahead_of(sock)
+        assert switch is not None, "the fields of a connection are others in this Python"
+
+        def both(on: int) -> None:
+            switched.append(on)
+            switch(on)
+
+        return both if reads_ahead else None
+
+    monkeypatch.setattr(tls_transport, "read_ahead_of", noting)
+
+    async def case(pair: Pair) -> None:
+        end = cast(FrameEnd, pair.server)
+        end.frame_bytes = 600_000
+        updated = end.buffer_updated
+
+        def pausing(count: int) -> None:
+            updated(count)
+            if len(end.received) - count < end.frame_bytes <= len(end.received):
+                end.transport.pause_reading()
+
+        end.buffer_updated = pausing  # type: ignore[method-assign]
+        data = os.urandom(end.frame_bytes + 3_000)
+        for start in range(0, len(data), 500):
+            pair.client.transport.write(data[start : start + 500])
+        await until_async(lambda: len(end.received) >= end.frame_bytes, "the frame is complete")
+        end.transport.resume_reading()
+        await until_async(lambda: end.received == data, "the rest is there")
+        assert switched == ([1, 0] if reads_ahead else [])
 
     play(case, server_end=FrameEnd)
 
