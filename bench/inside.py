@@ -36,7 +36,7 @@ from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from ottla.protocol.registry import API_BY_KEY
 from ottla.records.record import build_batch
 from ottla.runtime.loop import ThreadWorkers, real_world, run
-from ottla.security.acl import ALLOW, PREFIXED, READ, TOPIC, WRITE, AclEntry, ResourcePattern
+from ottla.security.acl import ALLOW, GROUP, PREFIXED, READ, TOPIC, WRITE, AclEntry, ResourcePattern
 from ottla.security.quotas import FETCH, PRODUCE, REQUEST, Entity
 from ottla.types import TopicPartition
 
@@ -202,8 +202,25 @@ QUOTAS: dict[str, dict[Entity, dict[str, float]]] = {
     "of other clients": {(("client-id", "other"),): {PRODUCE: 1e12, FETCH: 1e12, REQUEST: 1e9}},
     "bytes": {(("user", None),): {PRODUCE: 1e12, FETCH: 1e12}},
     "request time": {(("user", None),): {REQUEST: 1e9}},
+    "of every user": {(("user", None),): {PRODUCE: 1e12, FETCH: 1e12, REQUEST: 1e9}},
     "bytes and time": {(("user", "ANONYMOUS"), ("client-id", "bench")): {PRODUCE: 1e12, FETCH: 1e12, REQUEST: 1e9}},
 }
+
+
+AUTHORIZER = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}
+
+
+def set_acls(broker: Broker) -> None:
+    """10,000 ACLs of others, and those that allow everybody to use the topic and the groups."""
+    authorizer = broker.metadata.authorizer
+    assert authorizer is not None
+    entries = {
+        ResourcePattern(TOPIC, f"topic-{number}"): frozenset({AclEntry(f"User:u{number}", "*", READ, ALLOW)})
+        for number in range(10_000)
+    }
+    everyone = frozenset({AclEntry("User:*", "*", operation, ALLOW) for operation in (READ, WRITE)})
+    allowed = {ResourcePattern(TOPIC, "t", PREFIXED): everyone, ResourcePattern(GROUP, "group-", PREFIXED): everyone}
+    authorizer.replace_all({**entries, **allowed})
 
 
 async def quotas() -> None:
@@ -232,17 +249,9 @@ async def quotas() -> None:
 
 async def acls() -> None:
     """With and without an authorizer in turn. It has 10,000 ACLs; clients repeat themselves, as clients do."""
-    settings = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}
-    async with started(PARTITIONS, settings) as inside:
+    async with started(PARTITIONS, AUTHORIZER) as inside:
         broker = inside.broker
-        authorizer = broker.metadata.authorizer
-        assert authorizer is not None
-        entries = {
-            ResourcePattern(TOPIC, f"topic-{number}"): frozenset({AclEntry(f"User:u{number}", "*", READ, ALLOW)})
-            for number in range(10_000)
-        }
-        everyone = frozenset({AclEntry("User:*", "*", operation, ALLOW) for operation in (READ, WRITE)})
-        authorizer.replace_all({**entries, ResourcePattern(TOPIC, "t", PREFIXED): everyone})
+        set_acls(broker)
         dispatcher: Any = broker.dispatcher
         kinds = {"no authorizer": None, "ACLs": dispatcher._authorize}
         frames = {

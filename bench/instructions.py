@@ -2,7 +2,8 @@
 
     python -m bench.instructions                          # by kind of request, a minute or two
     python -m bench.instructions commit heartbeat         # only these kinds
-    python -m bench.instructions --metrics                # the broker has metrics.listener
+    python -m bench.instructions --with metrics           # the broker has metrics.listener
+    python -m bench.instructions --with acls quotas       # 10,000 ACLs; quotas for every user, which nobody exceeds
     python -m bench.instructions --tree DIR [--tree DIR]  # other checkouts, each compiled and with its .venv, side by side
 
 As in `bench.inside`, broker, log and connections are real, and what puts a request into the buffer is taken off. Needs valgrind.
@@ -16,11 +17,11 @@ import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bench import group_frames as groups
-from bench.inside import HEAD_ROOM, Idempotent, Inside, fetch_frame, produce_frame, started
+from bench.inside import AUTHORIZER, HEAD_ROOM, QUOTAS, Idempotent, Inside, fetch_frame, produce_frame, set_acls, started
 from bench.inside_groups import Team
 from ottla.cli.serve import GC_THRESHOLDS
 from ottla.runtime.loop import run
@@ -30,6 +31,8 @@ GROUPS = 60
 WARM_UP, REQUESTS = 1_000, 4_000
 NOTHING = "nothing"
 """A request that is put into the buffer and not handled."""
+SETTINGS: dict[str, dict[str, str]] = {"metrics": {"metrics.listener": "127.0.0.1:0"}, "acls": AUTHORIZER, "quotas": {}}
+"""Of what `--with` names."""
 KINDS = ("produce", "idempotent", "fetch", "heartbeat", "commit")
 
 
@@ -52,11 +55,17 @@ def _send(inside: Inside, at: int, frame: bytearray) -> None:
     inside.send(inside.connections[at % len(inside.connections)], frame)
 
 
-async def child(kinds: list[str], metrics: bool) -> None:
+async def child(kinds: list[str], features: list[str]) -> None:
     """Send the requests. Callgrind writes its counts whenever this asks for the parent's id."""
     gc.set_threshold(*GC_THRESHOLDS)  # as in service
-    settings = {"group.initial.rebalance.delay.ms": "0"} | ({"metrics.listener": "127.0.0.1:0"} if metrics else {})
+    settings = {"group.initial.rebalance.delay.ms": "0"}
+    for feature in features:
+        settings |= SETTINGS[feature]
     async with started(PARTITIONS, settings) as inside:
+        if "acls" in features:
+            set_acls(inside.broker)
+        if "quotas" in features:
+            inside.broker.quotas.configure(QUOTAS["of every user"])
         teams = await _teams(inside)
         offset = iter(range(1 << 40))
         made: dict[str, Callable[[int], list[bytearray]]] = {
@@ -88,13 +97,13 @@ async def child(kinds: list[str], metrics: bool) -> None:
             assert kind == NOTHING or all(connection.idle for connection in inside.connections)
 
 
-def measured(tree: Path, kinds: list[str], *, metrics: bool = False) -> dict[str, float]:
+def measured(tree: Path, kinds: list[str], features: Sequence[str] = ()) -> dict[str, float]:
     """Instructions of one request, by kind."""
     with tempfile.TemporaryDirectory(prefix="ottla-callgrind-") as directory:
         out = Path(directory) / "out"
         command = ["valgrind", "--tool=callgrind", "--dump-before=getppid", f"--callgrind-out-file={out}"]
         command += [str(tree / ".venv/bin/python"), "-m", "bench.instructions", "--child", *kinds]
-        command += ["--metrics"] if metrics else []
+        command += ["--with", *features] if features else []
         # Each tree runs its own sources, whatever PYTHONPATH names.
         env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"PYTHONHASHSEED": "0"}
         done = subprocess.run(command, cwd=tree, env=env, capture_output=True, text=True, check=False)
@@ -113,15 +122,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kinds", nargs="*", help=", ".join(KINDS))
     parser.add_argument("--tree", action="append", type=Path, default=[])
-    parser.add_argument("--metrics", action="store_true", help="with metrics.listener")
+    parser.add_argument("--with", nargs="+", choices=SETTINGS, default=[], dest="features", help="what the broker has")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     kinds = options.kinds or list(KINDS)
     if options.child:
-        run(child(kinds, options.metrics))
+        run(child(kinds, options.features))
         return
     trees = [tree.resolve() for tree in options.tree] or [Path.cwd()]
-    results = [measured(tree, kinds, metrics=options.metrics) for tree in trees]
+    results = [measured(tree, kinds, options.features) for tree in trees]
     for kind in kinds:
         print(f"{kind:12}", *(f"{result[kind]:10,.0f}" for result in results))
 

@@ -155,7 +155,7 @@ def cpu_s(broker: Broker) -> float:
 
 def instructions() -> None:
     off = counted(Path.cwd(), KINDS)
-    on = counted(Path.cwd(), KINDS, metrics=True)
+    on = counted(Path.cwd(), KINDS, ["metrics"])
     for kind in KINDS:
         added = on[kind] - off[kind]
         share = 100 * added / off[kind]

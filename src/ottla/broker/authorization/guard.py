@@ -21,6 +21,9 @@ from ottla.security.authorizer import Authorizer, Permissions
 audit: Final = logging.getLogger("kafka.authorizer.logger")
 
 TRACE: Final = 5
+_levels: Final[dict[int, bool]] = getattr(audit, "_cache", {})
+"""The answers of `isEnabledFor` so far; the logger empties it when a level changes. Every request asks, and a call of a method in
+Python costs more than the rest of what a known permission costs."""
 _DEBUG: Final = logging.DEBUG
 _INFO: Final = logging.INFO
 
@@ -92,7 +95,8 @@ class Guard:
 
     def audits_allowed(self) -> bool:
         """Whether allowed requests are logged."""
-        return audit.isEnabledFor(_DEBUG)
+        known = _levels.get(_DEBUG)
+        return audit.isEnabledFor(_DEBUG) if known is None else known
 
     def topic_name(self, topic_id: bytes) -> str | None:
         return self._metadata.image.topic_names.get(topic_id)
