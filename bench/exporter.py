@@ -15,6 +15,7 @@ from pathlib import Path
 
 from bench.servers import Kafka, Ottla
 from ottla.client.brokers import Ask, Brokers
+from ottla.errors import ErrorCode
 from ottla.exporter.cluster_reader import ClusterReader
 from ottla.exporter.service import Exporter
 from ottla.metrics import Counters
@@ -27,6 +28,7 @@ from ottla.runtime.network import RealNetwork
 from tests.kit.wait import until_async
 
 NEWLINE = b"\n"
+NOT_READY = {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 
 
 def arguments() -> argparse.Namespace:
@@ -51,16 +53,25 @@ async def fill(brokers: Brokers, options: argparse.Namespace) -> None:
     await until_async(lambda: _coordinated(brokers), "the offsets topic is there")
     commits = [_commit(f"group-{number}", names, number, options) for number in range(options.groups)]
     for start in range(0, len(commits), 200):
-        failures: list[str] = []
         asks = [Ask(node.node_id, "offset_commit", commit, (8, 9)) for commit in commits[start : start + 200]]
-        for _, committed in await brokers.ask_all(asks, failures):
-            assert not any(part.error_code for topic in committed.topics for part in topic.partitions), committed
-        assert not failures, failures
+        await until_async(lambda asks=asks: _committed(brokers, asks), "the groups have committed", every_s=0.5)
 
 
 async def _coordinated(brokers: Brokers) -> bool:
     answer = await brokers.call_any("find_coordinator", FindCoordinatorRequest(key="group-0"), versions=(1, 3))
     return not answer.error_code
+
+
+async def _committed(brokers: Brokers, asks: list[Ask]) -> bool:
+    """Commit for these groups, and forget those that have. False if a coordinator is not ready."""
+    failures: list[str] = []
+    for ask, answer in await brokers.ask_all(asks, failures):
+        errors = {part.error_code for topic in answer.topics for part in topic.partitions} - {ErrorCode.NONE}
+        assert errors <= NOT_READY, answer
+        if not errors:
+            asks.remove(ask)
+    assert not failures, failures
+    return not asks
 
 
 def _commit(group: str, names: list[str], number: int, options: argparse.Namespace) -> OffsetCommitRequest:
