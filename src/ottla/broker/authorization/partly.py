@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Container
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from ottla.broker.authorization.guard import Guard
 from ottla.broker.authorization.merging import Handle, Refuse, answer, split
@@ -28,6 +28,8 @@ from ottla.records.batch import is_transactional
 from ottla.replication.fetch_session import FetchSessionCache
 from ottla.security.acl import CLUSTER_ACTION, GROUP, READ, TRANSACTIONAL_ID, WRITE
 from ottla.types import ZERO_UUID
+
+T = TypeVar("T", TopicProduceData, OffsetCommitRequestTopic)
 
 _PRODUCE_IDS_FROM: Final = 13
 _FETCH_IDS_FROM: Final = 13
@@ -63,16 +65,11 @@ def produce(guard: Guard, handle: Handle, refuse: Refuse, request: ProduceReques
         if request.acks == 0:
             raise CloseConnection(f"an acks=0 Produce request was denied: {error}")
         raise error
-    by_id = context.version >= _PRODUCE_IDS_FROM
-    names = {id(topic): guard.topic_name(topic.topic_id) if by_id else topic.name for topic in request.topic_data}
-    # A topic id that nobody knows is no secret: the handler tells.
-    known = [topic for topic in request.topic_data if names[id(topic)] is not None]
-    _, denied = split(guard, context, WRITE, known, lambda topic: names[id(topic)] or "")
+    allowed, denied = _split_topics(guard, context, WRITE, request.topic_data, by_id=context.version >= _PRODUCE_IDS_FROM)
     if not denied:
         return handle(request, context)
     refused = [_not_written(topic) for topic in denied]
-    hidden = {id(topic) for topic in denied}
-    request.topic_data = [topic for topic in request.topic_data if id(topic) not in hidden]
+    request.topic_data = allowed
     if request.acks == 0:
         return _close_after(handle, request, context)
     if not request.topic_data:
@@ -83,6 +80,19 @@ def produce(guard: Guard, handle: Handle, refuse: Refuse, request: ProduceReques
         return response
 
     return answer(handle, refuse, request, context, merge)
+
+
+def _split_topics(
+    guard: Guard, context: RequestContext, operation: int, topics: list[T], *, by_id: bool
+) -> tuple[list[T], list[T]]:
+    """(allowed, denied). A topic id that nobody knows is no secret: it counts as allowed, and the handler tells."""
+    names = {id(topic): guard.topic_name(topic.topic_id) if by_id else topic.name for topic in topics}
+    known = [topic for topic in topics if names[id(topic)] is not None]
+    _, denied = split(guard, context, operation, known, lambda topic: names[id(topic)] or "")
+    if not denied:
+        return topics, []
+    hidden = {id(topic) for topic in denied}
+    return [topic for topic in topics if id(topic) not in hidden], denied
 
 
 def _close_after(handle: Handle, request: ProduceRequest, context: RequestContext) -> Any:
@@ -146,15 +156,11 @@ def fetch(guard: Guard, fetch_sessions: FetchSessionCache, handle: Handle, reque
 def offset_commit(guard: Guard, handle: Handle, refuse: Refuse, request: OffsetCommitRequest, context: RequestContext) -> Any:
     if not guard.allows(context, READ, GROUP, request.group_id):
         raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "group authorization failed")
-    by_id = context.version >= _COMMIT_IDS_FROM
-    names = {id(topic): guard.topic_name(topic.topic_id) if by_id else topic.name for topic in request.topics}
-    known = [topic for topic in request.topics if names[id(topic)] is not None]
-    _, denied = split(guard, context, READ, known, lambda topic: names[id(topic)] or "")
+    allowed, denied = _split_topics(guard, context, READ, request.topics, by_id=context.version >= _COMMIT_IDS_FROM)
     if not denied:
         return handle(request, context)
     refused = [_not_committed(topic) for topic in denied]
-    hidden = {id(topic) for topic in denied}
-    request.topics = [topic for topic in request.topics if id(topic) not in hidden]
+    request.topics = allowed
     if not request.topics:
         return OffsetCommitResponse(topics=refused)
 
