@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from tests.kit.ottla_command import TIMEOUT_S, Ottla
 
@@ -124,6 +125,28 @@ def test_from_a_file(ottla: Ottla, topic: str, tmp_path: Path) -> None:
     ottla.ok("produce", topic, "-f", str(tmp_path / "in"), "-p", "0")
     assert ottla.ok("consume", topic) == "x\ny\n"
     assert "cannot read" in ottla.fails("produce", topic, "-f", str(tmp_path / "nope"))
+
+
+def test_the_last_records_of_a_topic_written_by_transactions(ottla: Ottla, topic: str) -> None:
+    """The end of a transaction and an aborted record have offsets, and are no records."""
+    producer = Producer({"bootstrap.servers": ottla.bootstrap_servers, "transactional.id": topic})
+    producer.init_transactions()
+    for values in (["a", "b", "c"], ["d"], ["aborted"] * 2_000):
+        producer.begin_transaction()
+        for value in values:
+            producer.produce(topic, value, partition=0)
+        if values[0] == "aborted":
+            assert producer.flush(60) == 0
+            producer.abort_transaction()
+        else:
+            producer.commit_transaction()
+    assert ottla.ok("consume", topic, "--from", "-1").split() == ["d"]
+    assert ottla.ok("consume", topic, "--from", "-3").split() == ["b", "c", "d"]
+    assert ottla.ok("consume", topic, "--from", "-3", "--until", "-1").split() == ["b", "c"]
+    assert ottla.ok("consume", topic, "--from", "-9").split() == ["a", "b", "c", "d"]
+    assert ottla.ok("consume", topic, "--from", "-1", "--isolation", "read_uncommitted").split() == ["aborted"]
+    assert ottla.ok("delete-records", topic, "--before", "-2", "--yes")
+    assert ottla.ok("consume", topic).split() == ["c", "d"]
 
 
 def test_places(ottla: Ottla, topic: str) -> None:

@@ -84,11 +84,11 @@ def find_bounds(
             if partition not in topic.partitions:
                 raise unknown_partition(name, partition, len(topic.partitions))
         extent = log_bounds(connection, [(name, index) for index in sorted(partitions or topic.partitions)], isolation)
-        starts = resolve(connection, extent, start)
+        starts = resolve(connection, extent, start, isolation=isolation)
         if until is not None and until.kind == "offset" and follow:
             ends: dict[TopicIndex, int] | None = dict.fromkeys(extent, until.value)  # it may not exist yet
         else:
-            ends = resolve(connection, extent, until, clamp=True) if until is not None else None
+            ends = resolve(connection, extent, until, clamp=True, isolation=isolation) if until is not None else None
         for key, (_, end) in extent.items():
             bounds.start[key] = starts[key]
             bounds.end[key] = ends[key] if ends is not None else None if follow else end
@@ -102,7 +102,7 @@ def consume(
         typer.Option(
             "--from",
             metavar="POSITION",
-            help="Start at beginning, end, an offset, -5 (five before the end), 10m (ago) or an ISO time.",
+            help="Start at beginning, end, an offset, -5 (the last five records), 10m (ago) or an ISO time.",
         ),
     ] = "beginning",
     until: Annotated[

@@ -47,15 +47,24 @@ def at_time(connection: Connection, bounds: Mapping[TopicIndex, tuple[int, int]]
 
 
 def resolve(
-    connection: Connection, bounds: Mapping[TopicIndex, tuple[int, int]], position: Position, *, clamp: bool = False
+    connection: Connection,
+    bounds: Mapping[TopicIndex, tuple[int, int]],
+    position: Position,
+    *,
+    clamp: bool = False,
+    isolation: str = "read_committed",
 ) -> dict[TopicIndex, int]:
-    """The offset that the position means in each partition. An offset outside the log is a Failure unless `clamp`."""
+    """The offset that the position means in each partition. An offset outside the log is a Failure unless `clamp`.
+
+    `isolation` says which are the last records, if the position counts them."""
     if position.kind == "beginning":
         return {key: start for key, (start, _) in bounds.items()}
     if position.kind == "end":
         return {key: end for key, (_, end) in bounds.items()}
     if position.kind == "back":
-        return {key: max(start, end - position.value) for key, (start, end) in bounds.items()}
+        from ottla.cli.last_records import last_records
+
+        return last_records(connection, bounds, position.value, isolation)
     if position.kind == "offset":
         return {key: _within(key, position.value, bound, clamp) for key, bound in bounds.items()}
     return at_time(connection, bounds, position.value)

@@ -113,8 +113,8 @@ class Plan:
                     raise unknown_partition(name, partition, len(topic.partitions))
             keys += [(name, index) for index in sorted(self.partitions or topic.partitions)]
         extent = log_bounds(connection, keys, self.isolation)
-        starts = _resolved(connection, extent, self.start)
-        ends = {key: end for key, (_, end) in extent.items()} if self.until is None else _resolved(connection, extent, self.until)
+        starts = _resolved(connection, extent, self.start, self.isolation)
+        ends = _resolved(connection, extent, self.until or "end", self.isolation)
         bounds = {key: (starts[key], max(starts[key], ends[key])) for key in extent}
         if self.selection.key is not None and not self.all_partitions:
             return only_of_key(bounds, self.selection.key, partitions)
@@ -161,11 +161,12 @@ def select_for(
         raise Failure(failure.message, failure.hint, code="BAD_REQUEST", exit_code=EXIT_USAGE) from None
 
 
-def _resolved(connection: Connection, extent: Extents, position: str) -> dict[TopicIndex, int]:
+def _resolved(connection: Connection, extent: Extents, position: str, isolation: str) -> dict[TopicIndex, int]:
     if position.startswith(_OF_GROUP):
         from ottla.cli.group.view import committed_offsets
 
         committed = committed_offsets(connection, position.removeprefix(_OF_GROUP))
         # Where the group has read nothing, it will begin at the start.
         return {key: min(max(committed.get(key, start), start), end) for key, (start, end) in extent.items()}
-    return resolve(connection, extent, parse_position(position, int(time.time() * 1000)), clamp=True)
+    found = parse_position(position, int(time.time() * 1000))
+    return resolve(connection, extent, found, clamp=True, isolation=isolation)
