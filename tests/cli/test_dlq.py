@@ -115,8 +115,8 @@ def test_letters_without_a_topic_stay(ottla: Ottla, topic: str, dead: str) -> No
     write(ottla, dead, letters("never-made", [9]))
     done = ottla.run("dlq", "replay", dead)
     assert done.stdout == f"7 records replayed to {topic}\n"
-    assert "1 record stay: they do not say where they came from" in done.stderr
-    assert "1 record stay: they came from never-made, which this cluster does not have" in done.stderr
+    assert "left: 1 record without a source topic; --to TOPIC writes" in done.stderr
+    assert "left: 1 record of never-made, which this cluster does not have; --to TOPIC writes" in done.stderr
     assert json.loads(ottla.ok("dlq", "replay", dead, "--to", topic, "--json"))["to"] == {topic: 2}
     assert len(values(ottla, topic)) == 9
 

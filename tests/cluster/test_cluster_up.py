@@ -183,6 +183,10 @@ def test_brokers_outlive_a_zookeeper_that_is_killed_and_started_again(up: Callab
         until(lambda: "WARNING ZooKeeper session suspended: no connection. Producing" in log.read_text(), "the broker warns")
         shown = "metadata cannot be changed: ZooKeeper has not"
         until(lambda: shown in ottla("cluster", "status", *servers).stdout, "status shows it")
+        until(
+            lambda: "cannot change: ZooKeeper has not" in ottla("doctor", *servers, "--watch-groups", "0").stdout,
+            "doctor finds it",
+        )
         for words in (("topic", "create", "t"), ("config", "set", "broker", "default", "log.retention.ms=1000000")):
             refused = ottla(*words, *servers)
             assert refused.returncode == 1

@@ -340,7 +340,7 @@ def while_coordinators_move(ask: Callable[P, T]) -> Callable[P, T]:
     return asked
 
 
-_LATER = "a change may still be carried out later: look before you repeat it"
+_LATER = "a change may still be carried out later: look before you repeat it; `ottla doctor` finds brokers that are away"
 
 
 def result_of(future: Future[T], subject: str) -> T:

@@ -140,7 +140,9 @@ def _asked(view: ClusterView, kind: int, keys: list[TopicIndex]) -> dict[TopicIn
         topics.setdefault(topic, TopicPartitions(topic=topic)).partitions.append(index)
     request = ElectLeadersRequest(election_type=kind, topic_partitions=list(topics.values()))
     answer = view.ask_controller("elect_leaders", 2, request, ElectLeadersResponse)
-    raise_if_error(answer.error_code, "the election")
+    # The response has no text for it.
+    why = view.why_changes_fail() if answer.error_code == ErrorCode.REQUEST_TIMED_OUT else None
+    raise_if_error(answer.error_code, "the election", why)
     return {
         (result.topic, each.partition_id): f"{error_name(each.error_code)}: {each.error_message}"
         if each.error_message

@@ -281,7 +281,8 @@ def _announce(cluster: LocalCluster, connect: str, controller_id: int, took_s: f
             [(number, cluster.addresses[number], member.process.pid, member.log) for number, member in brokers],
             right=["BROKER", "PID"],
         )
-        print(f"ZooKeeper: {connect}")
+        own = cluster.zookeeper
+        print(f"ZooKeeper: {connect}" + ("" if own is None else f", process {own.process.pid}, log {own.log}"))
         print(f"bootstrap servers: {cluster.bootstrap_servers}")
         if cluster.command_config is not None:
             print(f"client properties: {cluster.command_config}")

@@ -348,7 +348,7 @@ def _report(name: str, done: Replayed, verb: str, *, json_output: bool) -> None:
     if not done.to:
         print(f"no dead letters of {name} {verb}")
     for topic, count in sorted(done.stuck.items()):
-        why = f"came from {topic}, which this cluster does not have" if topic else "do not say where they came from"
-        note(f"{counted(count, 'record')} stay: they {why}; --to TOPIC writes them elsewhere")
+        which = f"of {topic}, which this cluster does not have" if topic else "without a source topic"
+        note(f"left: {counted(count, 'record')} {which}; --to TOPIC writes to another topic")
     if done.left and not done.limited:
-        note(f"{counted(done.left, 'record')} stay: they are not chosen")
+        note(f"left: {counted(done.left, 'record')} that the options do not choose")

@@ -19,6 +19,10 @@ def controller(case: Case) -> Iterator[Finding]:
         yield Finding(
             "controller", Severity.ERROR, "cluster", "no broker is the controller: nothing can change", "ottla cluster status"
         )
+    why = case.view.why_changes_fail()
+    if why is not None:
+        what = f"topics, settings, ACLs and leaders cannot change: {why}"
+        yield Finding("controller", Severity.ERROR, "cluster", what, "start ZooKeeper; the brokers connect to it by themselves")
     for broker in case.view.all_brokers:
         if broker.address is None:
             count = sum(broker.broker_id in each.replicas for each in case.view.partitions.values())

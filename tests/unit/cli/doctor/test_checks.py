@@ -22,10 +22,14 @@ class View:
 
     def __init__(self, alive: list[int], partitions: list[PartitionState], controller_id: int = 1) -> None:
         self.controller_id = controller_id
+        self.changes_fail: str | None = None
         self.brokers = {number: BrokerState(number, ("127.0.0.1", 1)) for number in alive}
         self.partitions = {(each.topic, each.index): each for each in partitions}
         named = {broker for each in partitions for broker in each.replicas}
         self.all_brokers = [*self.brokers.values(), *(BrokerState(number, None) for number in sorted(named - set(alive)))]
+
+    def why_changes_fail(self) -> str | None:
+        return self.changes_fail
 
 
 def case(alive: list[int], partitions: list[PartitionState], controller_id: int = 1) -> Case:
@@ -55,6 +59,14 @@ def test_a_cluster_in_order() -> None:
 def test_a_broker_that_is_away_and_no_controller() -> None:
     found = told(replicas.controller(case([1, 2], [partition(0, 1, [1, 2, 3], [1, 2])], controller_id=-1)))
     assert [each[:2] for each in found] == [("error", "cluster"), ("error", "broker 3")]
+
+
+def test_a_zookeeper_that_is_away() -> None:
+    away = case([1], [partition(0, 1, [1])])
+    cast(Any, away.view).changes_fail = "ZooKeeper has not answered this broker for 9 s"
+    (found,) = replicas.controller(away)
+    assert (found.severity, found.subject) == (Severity.ERROR, "cluster")
+    assert found.what.endswith("cannot change: ZooKeeper has not answered this broker for 9 s")
 
 
 def test_replicas_by_how_bad_it_is() -> None:
