@@ -2,10 +2,11 @@
 
 One module or package per command: `topic` (with `copying`), `config`, `produce`, `consume`, `find`, `group`, `txn`, `acl`,
 `user`, `token`, `secure`, `cluster`, `reassign`, `dlq`, `delete_records`, `log_dirs`, `elect`, `verify_replicas`, `plan`,
-`connections`, `console`, `doctor`, `pipeline`, `exporter`, `generate`, `log`, `perf`, `profile`, `serve`. They share `connection`
-(any Kafka cluster, through librdkafka), `plain_request` (requests that librdkafka does not send), `failure` (exit codes),
-`options`, `shared` (options that commands get by what they are), `passwords`, `output` (tables, and documents in `forms`),
-`views` (-o, --watch), `formats`, `reading`, `scope`, `positions`, `offsets`, `units` and `selection` (--where, --grep).
+`connections`, `console`, `doctor`, `pipeline`, `exporter`, `generate`, `log`, `perf`, `profile`, `serve`. They share
+`connection` (any Kafka cluster, through librdkafka), `plain_request` (requests that librdkafka does not send), `failure` (exit
+codes), `options`, `shared` (options that commands get by what they are), `parameters` (what Typer sees of them), `passwords`,
+`output` (tables, and documents in `forms`), `views` (-o, --watch), `formats`, `reading`, `scope`, `positions`, `offsets`,
+`last_records`, `units` and `selection` (--where, --grep).
 `serve` imports none of the others: Typer and Rich would take a large part of a broker's start. `console` has a tree of its own.
 """
 

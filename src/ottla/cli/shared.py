@@ -16,6 +16,7 @@ import typer
 
 from ottla.cli.completion.names import complete, profiles
 from ottla.cli.failure import EXIT_USAGE, C, Failure
+from ottla.cli.parameters import declare, own_parameters
 from ottla.cli.profile.chosen import Chosen, choose, given_options, in_use
 from ottla.cli.profile.definition import COLOURS, Profile
 
@@ -42,10 +43,10 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmat
 
 def with_shared_options(command: C, changes: Changes) -> C:
     """The command with the options that it gets."""
-    signature = inspect.signature(command, eval_str=True)
-    if "command_config" not in signature.parameters:
+    own = own_parameters(command)
+    if "command_config" not in own:
         return command
-    own_yes = _YES in signature.parameters
+    own_yes = _YES in own
     added: dict[str, tuple[Any, Any]] = {_CONTEXT: (typer.Context, inspect.Parameter.empty), _PROFILE: (ProfileName, None)}
     if changes and not own_yes:
         added[_YES] = (Yes, False)
@@ -63,15 +64,9 @@ def with_shared_options(command: C, changes: Changes) -> C:
         with in_use(Chosen(profile, servers_named="bootstrap_servers" in given)):
             return command(**options)
 
-    parameters = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-        for name, (annotation, default) in added.items()
-    ]
-    own = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in signature.parameters.values()]
-    for each in own:
+    for each in own.values():
         complete(each.annotation)
-    run.__signature__ = signature.replace(parameters=[*own, *parameters])  # type: ignore[attr-defined]
-    run.__annotations__ = {each.name: each.annotation for each in (*own, *parameters)}
+    declare(run, own.values(), added)
     return run  # type: ignore[return-value]
 
 

@@ -11,7 +11,7 @@ import inspect
 import io
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import typer
@@ -19,6 +19,7 @@ import typer
 from ottla.cli.failure import C, Failure
 from ottla.cli.forms import Form
 from ottla.cli.output import printing_in
+from ottla.cli.parameters import declare, own_parameters
 
 VIEWS = frozenset({"list", "describe", "show", "status", "members", "find-hanging", "verify-replicas", "connections"})
 """Names of commands that print a list or a description."""
@@ -36,14 +37,14 @@ Interval = Annotated[float, typer.Option("--interval", metavar="SECONDS", min=0.
 
 def with_view_options(command: C) -> C:
     """The command with -o and --watch."""
-    signature = inspect.signature(command, eval_str=True)
-    if "json_output" not in signature.parameters:
+    own = own_parameters(command)
+    if "json_output" not in own:
         return command
     added: dict[str, tuple[Any, Any]] = {
-        "output": (LongOutput if _has_short(signature) else Output, None),
+        "output": (LongOutput if _has_short(own) else Output, None),
         "watch": (Watch, False),
     }
-    if "interval" not in signature.parameters:  # `connections` has one: how long it measures
+    if "interval" not in own:  # `connections` has one: how long it measures
         added["interval"] = (Interval, _INTERVAL_S)
 
     @functools.wraps(command)
@@ -58,21 +59,15 @@ def with_view_options(command: C) -> C:
             else:
                 command(**options)
 
-    own = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in signature.parameters.values()]
-    parameters = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-        for name, (annotation, default) in added.items()
-    ]
-    run.__signature__ = signature.replace(parameters=[*own, *parameters])  # type: ignore[attr-defined]
-    run.__annotations__ = {each.name: each.annotation for each in (*own, *parameters)}
+    declare(run, own.values(), added)
     return run  # type: ignore[return-value]
 
 
-def _has_short(signature: inspect.Signature) -> bool:
+def _has_short(parameters: Mapping[str, inspect.Parameter]) -> bool:
     """Whether the command has an option -o of its own."""
     return any(
         _SHORT in (getattr(option, "param_decls", None) or ())
-        for parameter in signature.parameters.values()
+        for parameter in parameters.values()
         for option in getattr(parameter.annotation, "__metadata__", ())
     )
 

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,9 +15,11 @@ import typer
 from ottla.cli.failure import EXIT_USAGE, Failure
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, CommandConfig, Commands, Json, Yes, parse_pairs
 from ottla.cli.output import counted, note, print_document, print_table
+from ottla.cli.parameters import with_option_groups
 
 if TYPE_CHECKING:
     from ottla.cli.connection import Connection
+    from ottla.cli.pipeline.upgrading import Wish
     from ottla.pipelines.definitions import Flow
     from ottla.pipelines.graph import Plan
     from ottla.pipelines.project import Project, TimeRange
@@ -70,6 +72,61 @@ AndRun = Annotated[bool, typer.Option("--run", help="Go on as the new driver, un
 _RUN_AGAIN = "no data is lost: run the pipeline again"
 
 
+@dataclass(frozen=True)
+class Given:
+    """Which settings a pipeline has, and what overrides them."""
+
+    settings: Settings = None
+    env: Env = None
+    bootstrap_servers: Bootstrap = None
+    storage: Storage = None
+    trigger: Trigger = None
+    master: Master = None
+    conf: Conf = None
+    name: Name = None
+
+    def project(self, file: Path, metrics: str | None = None) -> Project:
+        from ottla.pipelines import project
+
+        return project.override(
+            project.read(file, self.settings, self.env),
+            conf=parse_pairs(self.conf, "--conf"),
+            bootstrap_servers=self.bootstrap_servers,
+            storage=self.storage,
+            trigger=self.trigger,
+            master=self.master,
+            name=self.name,
+            metrics=metrics,
+        )
+
+    def loaded(self, file: Path, metrics: str | None = None) -> tuple[Project, Plan]:
+        from ottla.pipelines import graph, loading
+
+        with _explained():
+            found, plan = self.project(file, metrics), graph.plan(loading.load(file))
+            found.check_declared(plan.clusters)
+            return found, plan
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What `upgrade` and `rollback` compare, and what they do then."""
+
+    records: Records = 100_000
+    since: FromTime = None
+    sample: Sample = 10
+    dry_run: DryRun = False
+    run: AndRun = False
+    yes: Yes = False
+    json_output: Json = False
+
+    def wish(self) -> Wish:
+        from ottla.cli.pipeline.upgrading import Wish
+
+        since_ms = None if self.since is None else _known_ms(self.since, "--from")
+        return Wish(self.records, since_ms, self.sample, self.dry_run, self.yes, self.run, self.json_output)
+
+
 @app.add("init")
 def init(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the pipeline and of its two files.")] = "orders",
@@ -90,25 +147,17 @@ def init(
 
 
 @app.add("check")
+@with_option_groups
 def check(
     file: File,
-    settings: Settings = None,
-    env: Env = None,
-    bootstrap_servers: Bootstrap = None,
-    storage: Storage = None,
-    trigger: Trigger = None,
-    master: Master = None,
-    conf: Conf = None,
-    name: Name = None,
+    given: Given,
     json_output: Json = False,
 ) -> None:
     """Check a pipeline: plan all its queries on Spark, read and write nothing.
 
     It needs no broker. With --bootstrap-servers it also checks the topics.
     """
-    project, plan = _loaded(
-        file, settings, conf, env, bootstrap_servers=bootstrap_servers, storage=storage, trigger=trigger, master=master, name=name
-    )
+    project, plan = given.loaded(file)
     with _explained():
         from ottla.cli.pipeline.running import spark_session
         from ottla.pipelines import frames, preflight, topics
@@ -116,7 +165,7 @@ def check(
         preflight.check_java()
         preflight.check_secrets(plan)
         creates: list[topics.MissingTopic] = []
-        if bootstrap_servers is not None:
+        if given.bootstrap_servers is not None:
             topics.check(project, plan)
             creates = topics.missing(project, plan)
         preflight.check_master_answers(project.master)
@@ -149,16 +198,10 @@ def check(
 
 
 @app.add("run")
+@with_option_groups
 def run(
     files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="The Python files of pipelines; several share one Spark.")],
-    settings: Settings = None,
-    env: Env = None,
-    bootstrap_servers: Bootstrap = None,
-    storage: Storage = None,
-    trigger: Trigger = None,
-    master: Master = None,
-    conf: Conf = None,
-    name: Name = None,
+    given: Given,
     once: Annotated[bool, typer.Option("--once", help="Process the present records, then stop.")] = False,
     metrics: Annotated[
         str | None, typer.Option("--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus here.")
@@ -182,25 +225,11 @@ def run(
     """
     if since is None and (until is not None or flow):
         raise Failure("--to and --flow are for a backfill", "pass --from TIME", exit_code=EXIT_USAGE)
-    own = {"--settings": settings, "--storage": storage, "--name": name, "--metrics": metrics}
-    given = [flag for flag, value in own.items() if value is not None]
-    if len(files) > 1 and given:
-        raise Failure(f"{given[0]} is for one pipeline", "write it into the TOML of each", exit_code=EXIT_USAGE)
-    pipelines = [
-        _loaded(
-            file,
-            settings,
-            conf,
-            env,
-            bootstrap_servers=bootstrap_servers,
-            storage=storage,
-            trigger=trigger,
-            master=master,
-            name=name,
-            metrics=metrics,
-        )
-        for file in files
-    ]
+    own = {"--settings": given.settings, "--storage": given.storage, "--name": given.name, "--metrics": metrics}
+    of_one = [flag for flag, value in own.items() if value is not None]
+    if len(files) > 1 and of_one:
+        raise Failure(f"{of_one[0]} is for one pipeline", "write it into the TOML of each", exit_code=EXIT_USAGE)
+    pipelines = [given.loaded(file, metrics) for file in files]
     with _explained():
         from ottla.cli.pipeline.running import run_flows, spark_session
         from ottla.pipelines import loading, preflight, topics
@@ -239,7 +268,7 @@ def run_cases(
     The cases of orders.py are the directories in orders.tests: rows in SOURCE.jsonl, what should come of them in
     expected/FLOW.jsonl.
     """
-    project, plan = _loaded(file, settings, conf, env)
+    project, plan = Given(settings, env, conf=conf).loaded(file)
     with _explained():
         from ottla.pipelines import trial_cases
         from ottla.testing.flows import small_spark
@@ -265,90 +294,38 @@ def run_cases(
 
 
 @app.add("upgrade", changes=True)
+@with_option_groups
 def upgrade(
     file: File,
-    settings: Settings = None,
-    env: Env = None,
-    bootstrap_servers: Bootstrap = None,
-    storage: Storage = None,
-    trigger: Trigger = None,
-    master: Master = None,
-    conf: Conf = None,
-    name: Name = None,
-    records: Records = 100_000,
-    since: FromTime = None,
-    sample: Sample = 10,
+    given: Given,
+    comparison: Comparison,
     old: Annotated[
         Path | None, typer.Option("--old", metavar="FILE", help="The code that runs now. (default: what `run` has kept)")
     ] = None,
-    dry_run: DryRun = False,
-    run: AndRun = False,
-    yes: Yes = False,
-    json_output: Json = False,
 ) -> None:
     """Replace the code of a running pipeline: compare both versions over past records, then switch in one Kafka transaction.
 
     The driver of the old version ends at the switch. Readers with read_committed see each result once.
     """
-    from ottla.pipelines import project as projects
-
     with _explained():
         from ottla.cli.pipeline import upgrading
 
-        project = projects.override(
-            projects.read(file, settings, env),
-            conf=parse_pairs(conf, "--conf"),
-            bootstrap_servers=bootstrap_servers,
-            storage=storage,
-            trigger=trigger,
-            master=master,
-            name=name,
-        )
-        wish = upgrading.Wish(records, _time_ms(since), sample, dry_run, yes, run, json_output)
-        upgrading.upgrade(project, wish, old)
+        upgrading.upgrade(given.project(file), comparison.wish(), old)
 
 
 @app.add("rollback", changes=True)
+@with_option_groups
 def rollback(
     file: File,
-    settings: Settings = None,
-    env: Env = None,
-    bootstrap_servers: Bootstrap = None,
-    storage: Storage = None,
-    trigger: Trigger = None,
-    master: Master = None,
-    conf: Conf = None,
-    name: Name = None,
+    given: Given,
+    comparison: Comparison,
     to: Annotated[int | None, typer.Option("--to", metavar="VERSION", help="An older version than the one before.")] = None,
-    records: Records = 100_000,
-    since: FromTime = None,
-    sample: Sample = 10,
-    dry_run: DryRun = False,
-    run: AndRun = False,
-    yes: Yes = False,
-    json_output: Json = False,
 ) -> None:
     """Make the code of an older version live again, as `upgrade` does. FILE only names the pipeline: its code is not read."""
-    from ottla.pipelines import project as projects
-
     with _explained():
         from ottla.cli.pipeline import upgrading
 
-        project = projects.override(
-            projects.read(file, settings, env),
-            conf=parse_pairs(conf, "--conf"),
-            bootstrap_servers=bootstrap_servers,
-            storage=storage,
-            trigger=trigger,
-            master=master,
-            name=name,
-        )
-        wish = upgrading.Wish(records, _time_ms(since), sample, dry_run, yes, run, json_output)
-        upgrading.rollback(project, wish, to)
-
-
-def _time_ms(text: str | None) -> int | None:
-    return None if text is None else _known_ms(text, "--from")
+        upgrading.rollback(given.project(file), comparison.wish(), to)
 
 
 def _known_ms(text: str, option: str) -> int:
@@ -390,7 +367,7 @@ def preview(
 
     The records are one batch: windows are shown as they are, also open ones.
     """
-    project, plan = _loaded(file, settings, conf, env, bootstrap_servers=bootstrap_servers, master=master)
+    project, plan = Given(settings, env, bootstrap_servers, master=master, conf=conf).loaded(file)
     chosen = _chosen(plan.flows if flow else plan.queries, flow)
     with _explained():
         from ottla.cli.pipeline.running import spark_session
@@ -444,7 +421,7 @@ def status(
     if command_config is not None:
         hint = "the client properties of a pipeline are in its TOML, section [kafka]"
         raise Failure("--command-config is for --all", hint, exit_code=EXIT_USAGE)
-    project, plan = _loaded(file, settings, env=env, bootstrap_servers=bootstrap_servers, storage=storage, name=name)
+    project, plan = Given(settings, env, bootstrap_servers, storage, name=name).loaded(file)
     with _explained():
         from ottla.pipelines.status import status as flow_status
 
@@ -487,7 +464,7 @@ def reset(
     yes: Yes = False,
 ) -> None:
     """Remove the checkpoints of flows: the next run starts anew. Written records stay and may be written a second time."""
-    project, plan = _loaded(file, settings, env=env, bootstrap_servers=bootstrap_servers, storage=storage, name=name)
+    project, plan = Given(settings, env, bootstrap_servers, storage, name=name).loaded(file)
     chosen = [each.name for each in _chosen(plan.queries, flow)]
     if not yes and not dry_run:
         if not sys.stdin.isatty():
@@ -513,7 +490,7 @@ def compact(
     json_output: Json = False,
 ) -> None:
     """Make few large files of the many small ones in tables of files. It needs no broker, and the pipeline may run meanwhile."""
-    project, plan = _loaded(file, settings, conf, env, master=master, name=name)
+    project, plan = Given(settings, env, master=master, conf=conf, name=name).loaded(file)
     with _explained():
         from ottla.cli.pipeline.running import spark_session
         from ottla.pipelines.tables import compaction
@@ -611,18 +588,6 @@ def _connection(bootstrap_servers: str | None, command_config: Path | None) -> C
     from ottla.cli.connection import Connection
 
     return Connection(bootstrap_servers or DEFAULT_BOOTSTRAP_SERVERS, command_config)
-
-
-def _loaded(
-    file: Path, settings: Path | None, conf: list[str] | None = None, env: str | None = None, **flags: str | None
-) -> tuple[Project, Plan]:
-    from ottla.pipelines import graph, loading, project
-
-    pairs = parse_pairs(conf, "--conf")
-    with _explained():
-        found, plan = project.override(project.read(file, settings, env), conf=pairs, **flags), graph.plan(loading.load(file))
-        found.check_declared(plan.clusters)
-        return found, plan
 
 
 @contextmanager
