@@ -90,12 +90,67 @@ def test_versions_of_other_compatibility_groups_are_not_compared(client: Client,
 
 
 def test_metadata_of_a_wrong_shape_is_refused(client: Client, subject: str) -> None:
-    for fields_given in (
-        {"metadata": {"properties": ["a"]}},
-        {"metadata": {"tags": {"a": "b"}}},
-        {"metadata": {"sensitive": [1]}},
-        {"ruleSet": {"domainRules": [{"kind": "CONDITION"}]}},
-    ):
-        assert client.error("POST", f"/subjects/{subject}/versions", {"schema": STRING, **fields_given}) == 400
+    for given in ({"properties": ["a"]}, {"tags": {"a": "b"}}, {"sensitive": [1]}):
+        assert client.error("POST", f"/subjects/{subject}/versions", {"schema": STRING, "metadata": given}) == 400
     assert client.error("PUT", f"/config/{subject}", {"defaultMetadata": {"properties": {"a": 1}}}) == 400
-    assert client.error("PUT", f"/config/{subject}", {"overrideRuleSet": {"migrationRules": {}}}) == 400
+
+
+def test_rules_that_cannot_be_are_refused(client: Client, subject: str) -> None:
+    for given in (
+        {"domainRules": [{"kind": "CONDITION"}]},
+        {"domainRules": [{**RULE, "name": "1st"}]},
+        {"domainRules": [{**RULE, "type": None}]},
+        {"domainRules": [{**RULE, "mode": "UPGRADE"}]},
+        {"migrationRules": [RULE]},
+        {"domainRules": [{**RULE, "onFailure": "NONE,ERROR"}]},
+        {"domainRules": [RULE], "encodingRules": [RULE]},
+    ):
+        assert client.error("POST", f"/subjects/{subject}/versions", {"schema": STRING, "ruleSet": given}) == 42210
+    assert client.error("PUT", f"/config/{subject}", {"overrideRuleSet": {"migrationRules": {}}}) == 42210
+
+
+def test_what_of_a_config_is_not_applied_is_refused(client: Client, subject: str) -> None:
+    for config in ({"compatibilityPolicy": "LOGICAL"}, {"compatibilityPolicy": "other"}, {"validateRules": True}):
+        assert client.error("PUT", f"/config/{subject}", config) == 42203
+    assert client.call("PUT", f"/config/{subject}", {"validateRules": False, "compatibilityPolicy": "lenient"}) == (
+        200,
+        {"validateRules": False, "compatibilityPolicy": "LENIENT"},
+    )
+
+
+def test_the_lenient_policy_lets_properties_come_and_go(client: Client, subject: str) -> None:
+    def schema(*names: str, **more: object) -> dict[str, Any]:
+        return {"schema": json.dumps({"type": "object", "properties": {each: {"type": "string"} for each in names}} | more)}
+
+    first, second = schema("a"), schema("a", "b")
+    client.register(subject, **first, schemaType="JSON")
+    path = f"/compatibility/subjects/{subject}/versions"
+    fits = {"is_compatible": True}
+    assert client.call("POST", path, {**second, "schemaType": "JSON"})[1] != fits
+    client.call("PUT", f"/config/{subject}", {"compatibilityPolicy": "LENIENT"})
+    assert client.call("POST", path, {**second, "schemaType": "JSON"})[1] == fits
+    assert client.call("POST", path, {**schema(additionalProperties=False), "schemaType": "JSON"})[1] == fits
+    changed = {"schema": json.dumps({"type": "object", "properties": {"a": {"type": "integer"}}}), "schemaType": "JSON"}
+    assert client.call("POST", path, changed)[1] != fits
+    required = {**schema("a", "b", required=["b"]), "schemaType": "JSON"}
+    assert client.call("POST", path, required)[1] != fits
+
+
+def test_fields_are_validated_if_the_config_says_so(client: Client, subject: str) -> None:
+    reserved = {"properties": {"confluent:reserved": "b, c"}}
+    client.register(subject, fields("a"), metadata=reserved)
+    client.register(f"{subject}-2", {"type": "object", "properties": {"$$a": {}}}, schemaType="JSON")
+    for each in (subject, f"{subject}-3"):
+        client.call("PUT", f"/config/{each}", {"validateFields": True, "compatibility": "NONE"})
+    path = f"/subjects/{subject}/versions"
+    status, answer = client.call("POST", path, {"schema": fields("a", "b")})
+    assert status == 409, "the metadata are taken over"
+    assert "FIELD_CONFLICTS_WITH_RESERVED_FIELD" in answer["message"]
+    status, answer = client.call(
+        "POST", path, {"schema": fields("a", "x"), "metadata": {"properties": {"confluent:reserved": "b"}}}
+    )
+    assert status == 409
+    assert "RESERVED_FIELD_REMOVED" in answer["message"]
+    assert client.register(subject, fields("a", "x"))
+    body = {"schema": json.dumps({"type": "object", "properties": {"$$a": {}}}), "schemaType": "JSON"}
+    assert client.error("POST", f"/subjects/{subject}-3/versions", body) == 42201

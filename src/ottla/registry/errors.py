@@ -106,6 +106,10 @@ def too_large(why: str) -> RegistryError:
     return RegistryError(42209, why)
 
 
+def invalid_rules(why: str) -> RegistryError:
+    return RegistryError(42210, f"Invalid rule set: {why}")
+
+
 def store_failed(why: str) -> RegistryError:
     return RegistryError(50001, why)
 

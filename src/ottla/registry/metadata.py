@@ -8,15 +8,24 @@ hold anything, so that what has another shape counts as nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from ottla.registry.log_format import Document, SchemaVersion
+from ottla.schemas.compatibility import Conflict
+from ottla.schemas.model import JSON, Incompatibility
 
 CONFLUENT_VERSION: Final = "confluent:version"
 """The property that tells a schema's own version. It is set if the client gave a version, or has the property itself."""
-_RULES: Final = ("migrationRules", "domainRules", "encodingRules")
+RESERVED: Final = "confluent:reserved"
+"""The property that lists names, with commas, which no field may take."""
+_MIGRATION: Final = ("UPGRADE", "DOWNGRADE", "UPDOWN")
+_USE: Final = ("WRITE", "READ", "WRITEREAD")
+_RULES: Final = {"migrationRules": _MIGRATION, "domainRules": _USE, "encodingRules": _USE}
+"""The kinds of rules, and the modes that those of a kind may have."""
+_RULE_NAME: Final = re.compile(r"[^\W\d][\w-]{0,255}")
 INHERITED: Final = ("defaultMetadata", "overrideMetadata", "defaultRuleSet", "overrideRuleSet")
 
 
@@ -72,14 +81,56 @@ def trouble_of_metadata(given: Mapping[str, Any]) -> str | None:
 
 
 def trouble_of_rules(given: Mapping[str, Any]) -> str | None:
-    """What is wrong with the rule set of a request."""
-    for kind in _RULES:
+    """What is wrong with the rule set of a request. The expressions of rules are for those who run them."""
+    names: set[str] = set()
+    for kind, modes in _RULES.items():
         rules = given.get(kind)
         if rules is None:
             continue
         if not isinstance(rules, list) or not all(isinstance(each, dict) and _is_text(each.get("name")) for each in rules):
             return f"{kind} of ruleSet is not a list of rules with names"
+        for each in rules:
+            trouble = _trouble_of_rule(each, modes)
+            if each["name"] in names:
+                trouble = "another rule has its name"
+            if trouble is not None:
+                return f"rule {each['name']!r} of {kind}: {trouble}"
+            names.add(each["name"])
     return None
+
+
+def _trouble_of_rule(rule: Mapping[str, Any], modes: Sequence[str]) -> str | None:
+    if not _RULE_NAME.fullmatch(rule["name"]):
+        return "a name has letters, digits, _ and -, begins with a letter or _, and is at most 256 characters long"
+    if not rule.get("type") or not _is_text(rule["type"]):
+        return "it has no type"
+    mode = rule.get("mode") or "WRITEREAD"
+    if mode not in modes:
+        return f"its mode is {mode}, and may be {', '.join(modes)}"
+    several = [name for name in ("onSuccess", "onFailure") if _is_text(rule.get(name)) and "," in rule[name]]
+    if several and mode not in ("WRITEREAD", "UPDOWN"):
+        return f"{several[0]} has two actions, which only WRITEREAD and UPDOWN have"
+    return None
+
+
+def trouble_of_fields(schema_type: str, fields: Sequence[str]) -> str | None:
+    """What `validateFields` refuses: properties of JSON Schema whose name begins with $$."""
+    wrong = [name for name in fields if name.startswith("$$")] if schema_type == JSON else []
+    return f"the name of property {wrong[0]} begins with $$, and validateFields is true" if wrong else None
+
+
+def reserved_conflicts(new: SchemaVersion, fields: Sequence[str], latest: SchemaVersion | None) -> list[Conflict]:
+    """What `validateFields` refuses: fields whose names are reserved, and names that are no longer reserved."""
+    reserved = _reserved(new.metadata)
+    gone = sorted(_reserved(latest.metadata) - reserved) if latest is not None else []
+    found = [("RESERVED_FIELD_REMOVED", f"{name} is no longer reserved", f"name it in {RESERVED}") for name in gone]
+    taken = sorted(reserved & set(fields))
+    found += [("FIELD_CONFLICTS_WITH_RESERVED_FIELD", f"field {name} has a reserved name", "choose another") for name in taken]
+    return [Conflict(-1, "", Incompatibility("", *each)) for each in found]
+
+
+def _reserved(metadata: Document | None) -> set[str]:
+    return {name.strip() for name in (property_of(metadata, RESERVED) or "").split(",")} - {""}
 
 
 def _merged_metadata(old: object, new: object) -> Document | None:

@@ -29,7 +29,7 @@ from ottla.registry.partition import Partition
 from ottla.registry.references import resolve, text_of
 from ottla.registry.state import State, digest_of
 from ottla.registry.workers import Workers
-from ottla.schemas.compatibility import Conflict, compared
+from ottla.schemas.compatibility import LENIENT, Conflict, compared
 from ottla.schemas.model import Reference
 from ottla.schemas.work import Described, SchemaText
 
@@ -70,7 +70,8 @@ class Verdict:
     """Whether a schema may follow the versions of a subject."""
 
     level: str
-    conflicts: tuple[tuple[SchemaVersion, Conflict], ...]
+    conflicts: tuple[tuple[SchemaVersion | None, Conflict], ...]
+    """With the earlier version; None if the schema is refused by itself."""
 
 
 class Assembled(NamedTuple):
@@ -228,12 +229,18 @@ class Registry:
 
     async def verdict(self, schema: SchemaVersion, earlier: Sequence[SchemaVersion]) -> Verdict:
         level, config = self.state.level(schema.subject), self.state.config_in_scope(schema.subject)
+        reserved: list[tuple[SchemaVersion | None, Conflict]] = []
+        if config.get("validateFields") is True:
+            fields = (await self._describe(text_of(self.state, schema), normalize=False)).fields
+            latest = earlier[-1] if earlier else None
+            reserved = [(None, each) for each in metadata.reserved_conflicts(schema, fields, latest)]
         parsing = await self._parsing([each for each in earlier if metadata.in_group(config, schema, each)])
         if not compared(level, len(parsing)):
-            return Verdict(level, ())
+            return Verdict(level, tuple(reserved))
         texts = [text_of(self.state, each) for each in parsing]
-        found: list[Conflict] = await self._workers.run("check", level, text_of(self.state, schema), texts)
-        return Verdict(level, tuple((parsing[each.position], each) for each in found))
+        lenient = config.get("compatibilityPolicy") == LENIENT
+        found: list[Conflict] = await self._workers.run("check", level, text_of(self.state, schema), texts, lenient)
+        return Verdict(level, (*reserved, *((parsing[each.position], each) for each in found)))
 
     async def formatted(self, version: SchemaVersion, form: str) -> str:
         """The text of a version in the format of a request."""
@@ -254,12 +261,11 @@ class Registry:
     async def _canonical_schema(self, subject: str, request: SchemaRequest, normalize: bool) -> SchemaVersion:
         normalize = normalize or self.state.config_in_scope(subject).get("normalize") is True
         text = SchemaText(request.schema_type, request.text, resolve(self.state, subject, request.references))
-        described = self._described.get((text, normalize))
-        if described is None:
-            described = await self._workers.run("describe", text, normalize)
-            assert described is not None
-            if len(text.text) <= _CACHED_TEXT_MAX:
-                _remember(self._described, (text, normalize), described, _DESCRIBED_MAX)
+        described = await self._describe(text, normalize=normalize)
+        if self.state.config_in_scope(subject).get("validateFields") is True and not changes.imports(self.state, subject):
+            trouble = metadata.trouble_of_fields(described.schema_type, described.fields)
+            if trouble is not None:
+                raise errors.invalid_schema(f"Invalid schema: {trouble}")
         return SchemaVersion(
             subject,
             request.version,
@@ -270,6 +276,15 @@ class Registry:
             metadata=request.metadata,
             rule_set=request.rule_set,
         )
+
+    async def _describe(self, text: SchemaText, *, normalize: bool) -> Described:
+        described = self._described.get((text, normalize))
+        if described is None:
+            described = await self._workers.run("describe", text, normalize)
+            assert described is not None
+            if len(text.text) <= _CACHED_TEXT_MAX:
+                _remember(self._described, (text, normalize), described, _DESCRIBED_MAX)
+        return described
 
     async def _registered(self, schema: SchemaVersion, *, deleted: bool) -> SchemaVersion | None:
         """The version of the subject that is this schema, also if another registry stored it with other blanks."""
@@ -397,10 +412,11 @@ def conflict_messages(verdict: Verdict) -> list[str]:
         found = conflict.incompatibility
         at = f" at {found.path}" if found.path else ""
         messages.append(f"{{errorType:'{found.rule}', description:'{found.message}{at}', additionalInfo:'{found.remedy}'}}")
-    if verdict.conflicts:
-        earlier = verdict.conflicts[0][0]
+    earlier = next((version for version, _ in verdict.conflicts if version is not None), None)
+    if earlier is not None:
         messages.append(f"{{oldSchemaVersion: {earlier.version}}}")
         messages.append(f"{{oldSchema: '{earlier.text}'}}")
+    if verdict.conflicts:
         messages.append(f"{{compatibility: '{verdict.level}'}}")
     return messages
 

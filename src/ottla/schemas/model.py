@@ -86,9 +86,17 @@ class ParsedSchema(ABC):
     def normalized(self) -> ParsedSchema:
         """The same schema with everything whose order means nothing in one order."""
 
+    @property
     @abstractmethod
-    def incompatibilities(self, writer: ParsedSchema) -> list[Incompatibility]:
-        """Why this schema cannot read data of `writer`, which has the same type. Empty if it can."""
+    def fields(self) -> tuple[str, ...]:
+        """The names of the fields of the record, of the first message, or of the object."""
+
+    @abstractmethod
+    def incompatibilities(self, writer: ParsedSchema, *, lenient: bool = False) -> list[Incompatibility]:
+        """Why this schema cannot read data of `writer`, which has the same type. Empty if it can.
+
+        `lenient`: by Confluent's policy of that name, which only JSON Schema has.
+        """
 
     def formatted(self, format: str) -> str:
         """The text in the `format` of a request: `""` is the canonical text, as is a format unknown to the type.

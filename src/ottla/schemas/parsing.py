@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ottla.schemas.avro.avro_schema import AvroSchema
 from ottla.schemas.limits import NESTING_MAX, require_size
 from ottla.schemas.model import AVRO, JSON, PROTOBUF, SCHEMA_TYPES, InvalidSchema, ParsedSchema, ResolvedReference
 
@@ -17,10 +16,12 @@ def parse(schema_type: str, text: str, references: Sequence[ResolvedReference] =
     """
     require_size(text, references)
     try:
+        # A format takes a while to import, and those who only ask a registry need none.
         if schema_type == AVRO:
+            from ottla.schemas.avro.avro_schema import AvroSchema
+
             return AvroSchema.parse(text, references, lenient=lenient)
         if schema_type == JSON:
-            # jsonschema takes a while to import, and Avro does without.
             from ottla.schemas.json_schema.json_schema import JsonSchema
 
             return JsonSchema.parse(text, references, lenient=lenient)

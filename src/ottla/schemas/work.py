@@ -34,6 +34,7 @@ class Described:
     schema_type: str
     canonical: str
     name: str | None
+    fields: tuple[str, ...]
     references: tuple[Reference, ...]
 
 
@@ -42,7 +43,7 @@ def describe(schema: SchemaText, normalize: bool = False) -> Described:
     parsed = schema.parse()
     if normalize:
         parsed = parsed.normalized()
-    return Described(parsed.schema_type, parsed.canonical, parsed.name, parsed.references)
+    return Described(parsed.schema_type, parsed.canonical, parsed.name, parsed.fields, parsed.references)
 
 
 def formatted(schema: SchemaText, format: str) -> str:
@@ -50,9 +51,9 @@ def formatted(schema: SchemaText, format: str) -> str:
     return schema.parse().formatted(format)
 
 
-def check(level: str, new: SchemaText, earlier: Sequence[SchemaText]) -> list[Conflict]:
+def check(level: str, new: SchemaText, earlier: Sequence[SchemaText], lenient: bool = False) -> list[Conflict]:
     """Why `new` may not follow `earlier`, the live versions in order, at this level. Raises InvalidSchema."""
     needed = set(compared(level, len(earlier)))
     first = min(needed, default=len(earlier))
-    found = conflicts(level, new.parse(), [each.parse() for each in earlier[first:]])
+    found = conflicts(level, new.parse(), [each.parse() for each in earlier[first:]], lenient=lenient)
     return [Conflict(each.position + first, each.direction, each.incompatibility) for each in found]

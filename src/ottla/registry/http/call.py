@@ -27,12 +27,12 @@ def not_found() -> RegistryError:
 
 
 def check_metadata(name: str, value: object) -> None:
-    """Refuse metadata and rules of a wrong shape, by the name of the field that they are in."""
+    """Refuse metadata and rules that cannot be, by the name of the field that they are in."""
     if isinstance(value, dict):
         is_metadata = name.lower().endswith("metadata")
         trouble = trouble_of_metadata(value) if is_metadata else trouble_of_rules(value)
         if trouble is not None:
-            raise RegistryError(400, trouble)
+            raise RegistryError(400, trouble) if is_metadata else errors.invalid_rules(trouble)
 
 
 def decoded(segment: bytes) -> str:

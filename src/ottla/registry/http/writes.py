@@ -10,6 +10,7 @@ from ottla.registry.http import documents
 from ottla.registry.http.call import Call, check_metadata
 from ottla.registry.service import NotLeading
 from ottla.registry.state import FORWARD, MODES
+from ottla.schemas.compatibility import POLICIES
 
 _CONFIG_FIELDS: Final[dict[str, type]] = {
     "alias": str,
@@ -71,6 +72,12 @@ async def set_config(call: Call) -> object:
                 raise RegistryError(400, f"{name} is not a {kind.__name__}")
             check_metadata(name, document[name])
             changes[name] = document[name]
+    if (policy := changes.get("compatibilityPolicy")) is not None:
+        changes["compatibilityPolicy"] = policy = policy.upper()
+        if policy not in POLICIES:
+            raise RegistryError(42203, f"compatibilityPolicy {policy} is not applied by this registry: it is STRICT or LENIENT")
+    if changes.get("validateRules"):
+        raise RegistryError(42203, "validateRules is not applied by this registry: rules are checked by their form, never run")
     return documents.of_changed_config(await call.registry.set_config(_checked_scope(call), changes))
 
 

@@ -49,6 +49,10 @@ class AvroSchema(ParsedSchema):
     def formatted(self, format: str) -> str:
         return dumps(printed(self.root)) if format == "resolved" else self._canonical
 
-    def incompatibilities(self, writer: ParsedSchema) -> list[Incompatibility]:
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return tuple(each.name for each in self.root.fields) if isinstance(self.root, Record) else ()
+
+    def incompatibilities(self, writer: ParsedSchema, *, lenient: bool = False) -> list[Incompatibility]:
         assert isinstance(writer, AvroSchema), writer
         return Comparison().compare(self.root, writer.root)

@@ -7,6 +7,9 @@ one by one. So a verdict without incompatibilities is a proof; one with them may
 Two relaxations are the ecosystem's rules, not proofs. A required property may be new if it has a default, which readers fill in
 (JS02). The branches of a `oneOf` may change and gain others as those of an `anyOf` (JS06), unless one then accepts all that
 another had: that two branches accept some values in common, which `oneOf` refuses, cannot be told in general.
+
+A lenient comparison is Confluent's policy LENIENT and no proof: properties come and go in open and closed schemas, as if data
+never had a property that its schema does not list.
 """
 
 from __future__ import annotations
@@ -33,7 +36,8 @@ class TooComplex(Exception):
 class Comparison:
     """One comparison of two schemas, with the memory of the pairs that it met (JS10)."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, lenient: bool = False) -> None:
+        self.lenient = lenient
         self._results: dict[object, list[Incompatibility] | None] = {}
         self._rests: dict[tuple[object, tuple[str, ...]], Located] = {}
         self._texts: dict[object, str] = {}

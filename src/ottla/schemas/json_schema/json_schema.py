@@ -76,12 +76,16 @@ class JsonSchema(ParsedSchema):
         references = tuple(sorted(set(self.references), key=lambda each: each.name))
         return JsonSchema(ordered(self._value), self._registry, references)
 
-    def incompatibilities(self, writer: ParsedSchema) -> list[Incompatibility]:
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return tuple(self.root.named("properties"))
+
+    def incompatibilities(self, writer: ParsedSchema, *, lenient: bool = False) -> list[Incompatibility]:
         assert isinstance(writer, JsonSchema), writer
         if self.same_as(writer):
             return []
         try:
-            return Comparison().compare(self.root, writer.root)
+            return Comparison(lenient=lenient).compare(self.root, writer.root)
         except _BROKEN as error:
             message = f"one of the schemas was registered without a check and cannot be compared: {error}"
             return [Incompatibility("/", "SCHEMA_UNREADABLE", message, "delete that version, or compare with others only")]

@@ -19,6 +19,8 @@ ATOMS = frozenset({"null", "boolean", "object", "array", "string", "integer", "f
 
 
 class Accepts(Protocol):
+    lenient: bool
+
     def accepts(self, reader: Located, writer: tuple[Located, ...], path: str) -> Fail: ...
     def accepts_within(self, reader: Located, writer: tuple[Located, ...], path: str) -> Fail: ...
 
@@ -255,6 +257,9 @@ def _property_demands(comparison: Accepts, reader: Located, writer: tuple[Locate
         known = any(name in each.named("properties") for each in writer)
         if own and known:
             found += reasons
+        elif comparison.lenient:
+            # What is listed under the name counts, not what an open or closed schema says of names that it does not list.
+            found += reasons if wanted.value is not False and given else []
         elif own:
             found.append(_added(name, given, where))
             found += reasons if given else []
@@ -306,6 +311,8 @@ def _rest_demands(comparison: Accepts, reader: Located, writer: tuple[Located, .
     if any(not _uncovered(comparison, wanted, each, where, skip) for each in writer):
         return []
     closed = wanted.value is False
+    if comparison.lenient and (closed or not any(_closes(each) for each in writer)):
+        return []
     rule = "ADDITIONAL_PROPERTIES_REMOVED" if closed else "ADDITIONAL_PROPERTIES_NARROWED"
     message = f"{keyword} {'is false' if closed else 'has a schema'}, and the writer's data may have more properties"
     return [fail(where, rule, message, f"remove {keyword}, or widen it to what the writer's schema allows")]

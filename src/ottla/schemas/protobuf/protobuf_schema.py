@@ -80,7 +80,11 @@ class ProtobufSchema(ParsedSchema):
             return base64.b64encode(self.linked.files[FILE_NAME].SerializeToString(deterministic=True)).decode()
         return self._canonical
 
-    def incompatibilities(self, writer: ParsedSchema) -> list[Incompatibility]:
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return tuple(each.name for each in self._file.message_type[0].field) if self._file.message_type else ()
+
+    def incompatibilities(self, writer: ParsedSchema, *, lenient: bool = False) -> list[Incompatibility]:
         assert isinstance(writer, ProtobufSchema), writer
         return Comparison(self.linked, writer.linked, FILE_NAME).compare()
 
