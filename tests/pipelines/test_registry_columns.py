@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -14,11 +15,11 @@ from confluent_kafka import Producer
 import ottla.testing
 from ottla import pipelines as p
 from ottla.client.schema_registry import RegistryOptions, SchemaRegistry
-from ottla.client.schema_values import SchemaValues
+from ottla.client.schema_values import NotOfSchema, SchemaValues
 from ottla.pipelines import encoding, registry_columns
 from ottla.pipelines.failure import PipelineError, Place
 from ottla.pipelines.values import Value
-from ottla.schemas.framing import VALUE_HEADER, write_id
+from ottla.schemas.framing import KEY_HEADER, VALUE_HEADER, write_id
 from ottla.schemas.model import AVRO, JSON, PROTOBUF
 from ottla.testing import Broker, Registry
 
@@ -353,3 +354,117 @@ def test_functions_for_any_frame(world: World, spark: SparkSession, schema_type:
     assert "no value of a schema registry" in found["why"]
     with pytest.raises(PipelineError, match="has no subject"):
         p.from_registry("good", p.avro(json.dumps(FIRST)))
+
+
+def test_a_sink_names_schemas_in_headers(world: World, spark: SparkSession) -> None:
+    from pyspark.sql import functions as F
+
+    key = p.avro(subject=world.register("key", AVRO, '"long"'), registry=world.url, schema_header=True)
+    values = {
+        "avro": p.avro(json.dumps(FIRST), subject=f"{world.prefix}.avro", registry=world.url, schema_header=True),
+        "json": p.json_schema(world.register("json", JSON, "{}"), registry=world.url, schema_header=True),
+        "proto": p.protobuf(world.register("proto", PROTOBUF, PROTO % ""), registry=world.url, schema_header=True),
+    }
+    own = F.array(F.struct(F.lit("own").alias("key"), F.lit(b"1").alias("value")))
+    frame = spark.createDataFrame([(1, "Ana"), (2, None)], "id bigint, to string").withColumn("more", own)
+    for value in values.values():
+        written = p.sink("out", key="id", key_format=key, value=value, headers="more")
+        rows = frame.select(*encoding.columns(frame, written, "copy")).collect()
+        found = [dict(map(tuple, row["headers"])) for row in rows]
+        assert [sorted(each) for each in found] == [[KEY_HEADER, VALUE_HEADER, "own"], [KEY_HEADER, "own"]]
+        assert world.decode(bytes(found[0][VALUE_HEADER] + rows[0]["value"]))["to"] == "Ana"
+        assert world.decode(bytes(found[1][KEY_HEADER] + rows[1]["key"])) == 2
+        assert rows[1]["value"] is None
+        with pytest.raises(PipelineError, match="schema_header"):
+            p.to_registry("more", value)
+
+
+@pytest.mark.parametrize("in_header", [False, True])
+def test_the_data_source_writes_with_schemas(
+    world: World, spark: SparkSession, ottla_broker: Broker, ottla_topic: str, tmp_path: Path, in_header: bool
+) -> None:
+    options = {
+        "kafka.bootstrap.servers": ottla_broker.bootstrap_servers,
+        "topic": ottla_topic,
+        "registry.url": world.url,
+        "registry.schema": json.dumps(FIRST),
+        "registry.key.subject": f"{ottla_topic}-key",
+        "registry.key.schema": '"long"',
+        "registry.schema.header": str(in_header),
+    }
+    rows = ("struct(id AS value) AS key", "if(id = 2, null, struct(CAST(id AS int) AS id, 'Ana' AS to)) AS value")
+    frame = spark.range(3).selectExpr(*rows)
+    frame.write.format("ottla").options(**options).mode("append").save()
+    read = {name: value for name, value in options.items() if name.startswith("kafka") or name == "registry.url"}
+    read |= {"subscribe": ottla_topic, "registry.key.subject": f"{ottla_topic}-key"}
+    written = spark.read.format("ottla").options(**read).load().select("key.value", "value.id", "value.to").collect()
+    assert sorted(written) == [(0, 0, "Ana"), (1, 1, "Ana"), (2, None, None)]
+
+    # A stream, with the latest version of the subject.
+    del options["registry.schema"], options["registry.key.schema"]
+    raw = {"kafka.bootstrap.servers": ottla_broker.bootstrap_servers, "subscribe": ottla_topic, "startingOffsets": "earliest"}
+    source = spark.readStream.format("ottla").options(**raw).load().selectExpr("offset AS id").selectExpr(*rows)
+    query = source.writeStream.format("ottla").options(**options).option("checkpointLocation", str(tmp_path))
+    query.trigger(availableNow=True).start().awaitTermination()
+    assert spark.read.format("ottla").options(**read).load().where("value.to = 'Ana'").count() == 4
+    headers = spark.read.format("ottla").options(**raw).option("includeHeaders", "true").load().where("value IS NULL")
+    assert [each["key"] for row in headers.collect() for each in row["headers"] or ()] == [KEY_HEADER] * 2 * in_header
+
+
+def test_the_data_source_writes_json_text_with_its_schema(
+    world: World, spark: SparkSession, ottla_broker: Broker, ottla_topic: str
+) -> None:
+    subject = world.register("orders", JSON, {"type": "object"})
+    writer = spark.sql("SELECT '{\"id\": 1}' AS value").write.format("ottla").mode("append")
+    writer = writer.option("kafka.bootstrap.servers", ottla_broker.bootstrap_servers).option("topic", ottla_topic)
+    writer.option("registry.url", world.url).option("registry.subject", subject).save()
+    [row] = spark.read.format("ottla").option("kafka.bootstrap.servers", ottla_broker.bootstrap_servers).option(
+        "subscribe", ottla_topic
+    ).load().collect()  # fmt: skip
+    assert world.decode(bytes(row["value"])) == {"id": 1}
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "reason"),
+    [
+        ("named_struct('id', 1) AS value", {"registry.schema": json.dumps(FIRST)}, "has the field to too"),
+        ("'text' AS value", {"registry.schema": json.dumps(FIRST)}, "it is a struct with the fields id, to"),
+        ("named_struct('id', 1) AS value", {"registry.schema": "{}", "registry.schema.type": "JSON"}, "to_json"),
+        ("'text' AS value", {}, "40401"),
+        ("'text' AS value", {"registry.mode": "PERMISSIVE"}, "unknown registry setting mode"),
+    ],
+)
+def test_what_the_data_source_cannot_write_with_a_schema(
+    world: World, spark: SparkSession, ottla_broker: Broker, rows: str, options: dict[str, str], reason: str
+) -> None:
+    given = {
+        "kafka.bootstrap.servers": ottla_broker.bootstrap_servers,
+        "topic": world.prefix,
+        "registry.url": world.url,
+    } | options
+    given["registry.subject"] = f"{world.prefix}.{abs(hash(reason))}"
+    with pytest.raises(Exception, match=reason):
+        spark.sql(f"SELECT {rows}").write.format("ottla").options(**given).mode("append").save()
+
+
+def test_rules_that_nothing_here_runs_are_refused_by_name(world: World, spark: SparkSession) -> None:
+    def register(subject: str, **more: Any) -> p.Framed:
+        name = f"{world.prefix}.{subject}"
+        rule = {"name": "hide", "kind": "TRANSFORM", "type": "ENCRYPT", "mode": "WRITEREAD", "tags": ["PII"]} | more
+        body = {"schema": json.dumps(FIRST), "ruleSet": {"domainRules": [rule]}}
+        world.client.request("POST", f"/subjects/{name}/versions", body)
+        value = p.avro(subject=name, registry=world.url)
+        assert isinstance(value, p.Framed)
+        return value
+
+    value = register("encrypted")
+    for use in (registry_columns.reader_schema, registry_columns.written_schema):
+        with pytest.raises(PipelineError, match=r"the rule hide \(ENCRYPT, WRITEREAD\), which only Confluent's clients run"):
+            use(value, HERE)
+    with pytest.raises(PipelineError, match="hide"):
+        registry_columns.written_schema(replace(value, schema=json.dumps(FIRST)), HERE)
+    with pytest.raises(NotOfSchema, match="hide"):
+        world.encode(value.subject, {"id": 1, "to": "Ana"})
+    assert registry_columns.reader_schema(replace(value, schema=json.dumps(FIRST)), HERE), "as it is stored"
+    for name, more in (("disabled", {"disabled": True}), ("none", {"onFailure": "NONE,NONE"}), ("write", {"mode": "WRITE"})):
+        assert registry_columns.reader_schema(register(name, **more), HERE)

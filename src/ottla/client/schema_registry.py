@@ -12,7 +12,7 @@ import json
 import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from ottla.schemas.framing import SchemaName
@@ -71,6 +71,22 @@ class RegistryOptions:
         return [each.strip().rstrip("/") for each in self.url.split(",") if each.strip()]
 
 
+class Rule(NamedTuple):
+    """A rule of a schema, such as a condition in CEL or the encryption of a field, which Confluent's clients run."""
+
+    name: str
+    type: str
+    mode: str
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.type}, {self.mode})"
+
+
+WRITING: Final = frozenset({"WRITE", "WRITEREAD"})
+"""The modes of rules that change or check what is written, and what is read."""
+READING: Final = frozenset({"READ", "WRITEREAD", "UPGRADE", "DOWNGRADE", "UPDOWN"})
+
+
 @dataclass(frozen=True, slots=True)
 class Registered:
     """A schema as the registry has it. `version` is 0 if the registry was asked by id."""
@@ -83,6 +99,14 @@ class Registered:
     version: int = 0
     guid: str = ""
     """Empty if the registry is too old to have GUIDs."""
+    metadata: Mapping[str, Any] | None = field(default=None, compare=False)
+    rule_set: Mapping[str, Any] | None = field(default=None, compare=False)
+
+    def rules_not_run(self, modes: frozenset[str]) -> str | None:
+        """Why the schema cannot be used for writing or reading: nothing here runs rules."""
+        found = [str(each) for each in _rules(self.rule_set) if each.mode in modes]
+        what = f"schema {self.schema_id} has the rule{'s' * (len(found) > 1)} {', '.join(found)}"
+        return f"{what}, which only Confluent's clients run" if found else None
 
     @classmethod
     def of(cls, document: Mapping[str, Any], schema_id: int | None = None) -> Registered:
@@ -90,7 +114,18 @@ class Registered:
         found = document["id"] if schema_id is None else schema_id
         schema_type, text = document.get("schemaType", AVRO), document["schema"]
         subject, version = document.get("subject", ""), document.get("version", 0)
-        return cls(found, schema_type, text, references, subject, version, document.get("guid", ""))
+        more = document.get("guid", ""), document.get("metadata"), document.get("ruleSet")
+        return cls(found, schema_type, text, references, subject, version, *more)
+
+
+def _rules(rule_set: Mapping[str, Any] | None) -> list[Rule]:
+    """The rules that must be run. As for Confluent's clients, one that is disabled or whose failure is NONE need not be."""
+    listed = [each for kind in ("migrationRules", "domainRules", "encodingRules") for each in (rule_set or {}).get(kind) or ()]
+    return [
+        Rule(each.get("name", ""), each.get("type", ""), each.get("mode") or "WRITEREAD")
+        for each in listed
+        if not each.get("disabled") and {*(each.get("onFailure") or "").upper().split(",")} != {"NONE"}
+    ]
 
 
 class SchemaRegistry:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ottla.client.avro_arrays import has_endless_array
-from ottla.client.schema_registry import Registered, SchemaRegistry
+from ottla.client.schema_registry import WRITING, Registered, SchemaRegistry
 from ottla.schemas.framing import (
     PREFIX_BYTES,
     NotFramed,
@@ -81,6 +81,8 @@ class SchemaValues:
 
     def encode(self, text: str, schema: Registered) -> bytes:
         """The bytes of a value for a topic. NotOfSchema says why the text does not fit."""
+        if refusal := schema.rules_not_run(WRITING):
+            raise NotOfSchema(refusal)
         codec = self._codec(schema.schema_id, (0,), schema)
         try:
             payload = codec.from_json(text)

@@ -71,6 +71,13 @@ def init_producer_id(client: Client, transactional_id: str, timeout_ms: int) -> 
     return ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
 
 
+def idempotent_producer(client: Client) -> ProducerIdAndEpoch:
+    """A producer without transactions, whose batches are stored once also if a request is retried."""
+    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
+    answer = client.call_any(request, max_version=_INIT_VERSION_MAX)
+    return ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
+
+
 def add_partitions(
     client: Client, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]
 ) -> None:

@@ -12,10 +12,14 @@ from ottla.pipelines import deletes
 from ottla.pipelines import registry_columns as registry
 from ottla.pipelines.definitions import Sink
 from ottla.pipelines.failure import PipelineError
+from ottla.pipelines.registry_columns import Encoded
 from ottla.pipelines.values import Avro, Framed, Json
+from ottla.schemas.framing import KEY_HEADER, VALUE_HEADER
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+_HEADERS = "array<struct<key:string,value:binary>>"
 
 
 def columns(frame: DataFrame, sink: Sink, flow: str) -> list[Column]:
@@ -40,12 +44,20 @@ def columns(frame: DataFrame, sink: Sink, flow: str) -> list[Column]:
         flags = deletes.flags(frame, sink.delete_when)
         has_value = ~deletes.condition(frame.drop(*apart), (sink.key,), sink.delete_when, sink.place)
     fields = [name for name in frame.columns if name not in apart and name not in flags]
-    made: list[Column] = [_key(frame, sink), _value(frame, sink, fields, flow, has_value).alias("value")]
+    key, value = _key(frame, sink), _value(frame, sink, fields, flow, has_value)
+    made: list[Column] = [key.column.alias("key"), value.column.alias("value")]
+    headers: Column | None = None
     if sink.headers is not None:
         kind = frame.schema[sink.headers].dataType.simpleString()
-        if kind != "array<struct<key:string,value:binary>>":
+        if kind != _HEADERS:
             raise PipelineError(f"headers {sink.headers!r} are {kind}, not array<struct<key string, value binary>>", sink.place)
-        made.append(F.col(f"`{sink.headers}`").alias("headers"))
+        headers = F.col(f"`{sink.headers}`")
+    if key.header is not None:
+        headers = _with_header(headers, KEY_HEADER, key.header, F.col(f"`{sink.key}`").isNotNull())
+    if value.header is not None:
+        headers = _with_header(headers, VALUE_HEADER, value.header, has_value)
+    if headers is not None:
+        made.append(headers.alias("headers"))
     if sink.timestamp is not None:
         kind = frame.schema[sink.timestamp].dataType.simpleString()
         if kind not in ("timestamp", "timestamp_ntz", "bigint"):
@@ -57,38 +69,48 @@ def columns(frame: DataFrame, sink: Sink, flow: str) -> list[Column]:
     return made
 
 
-def _key(frame: DataFrame, sink: Sink) -> Column:
+def _with_header(headers: Column | None, name: str, value: bytes, where: Column) -> Column:
+    """The headers with one more in rows where `where` holds."""
+    from pyspark.sql import functions as F
+
+    none = F.array().cast(_HEADERS)
+    given = none if headers is None else F.coalesce(headers, none)
+    return F.when(where, F.concat(given, F.array(F.struct(F.lit(name).alias("key"), F.lit(value).alias("value"))))).otherwise(
+        given
+    )
+
+
+def _key(frame: DataFrame, sink: Sink) -> Encoded:
     from pyspark.sql import functions as F
 
     if sink.key is None:
-        return F.lit(None).cast("binary").alias("key")
+        return Encoded(F.lit(None).cast("binary"))
     kind = frame.schema[sink.key].dataType.simpleString()
     column = F.col(f"`{sink.key}`")
     if isinstance(sink.key_format, Framed):
         fields = frame.schema[sink.key].dataType.fieldNames() if kind.startswith("struct") else []  # type: ignore[attr-defined]
         named = {name: column[name] for name in fields} or {"value": column}
-        return registry.encoded(named, sink.key_format, sink, "key", column.isNotNull()).alias("key")
+        return registry.encoded(named, sink.key_format, sink, "key", column.isNotNull())
     if kind.startswith(("struct", "array", "map")):
         column = F.to_json(column)
-    return (column if kind == "binary" else column.cast("string").cast("binary")).alias("key")
+    return Encoded(column if kind == "binary" else column.cast("string").cast("binary"))
 
 
-def _value(frame: DataFrame, sink: Sink, fields: list[str], flow: str, has_value: Column) -> Column:
+def _value(frame: DataFrame, sink: Sink, fields: list[str], flow: str, has_value: Column) -> Encoded:
     """The bytes of the value, null without one. Spark calls an encoder in Python for every row, even within `when`: it must get
     null for such a row, not its fields."""
     from pyspark.sql import functions as F
 
     if isinstance(sink.value, Json):
         row = F.when(has_value, F.struct(*(F.col(f"`{name}`") for name in fields)))
-        return F.to_json(row, dict(sink.value.options)).cast("binary")
+        return Encoded(F.to_json(row, dict(sink.value.options)).cast("binary"))
     if isinstance(sink.value, Avro):
         schema = avro.parse(sink.value.schema, sink.place)
         wanted = [name for name, _ in avro.ddl_fields(schema, sink.place)]
         absent = [name for name in wanted if name not in fields]
         if absent:
             raise PipelineError(f"flow {flow!r} has no column {absent[0]!r}, which the Avro schema has", sink.place)
-        encoded: Column = avro.encoder(schema)(F.when(has_value, F.struct(*(F.col(f"`{name}`") for name in wanted))))
-        return encoded
+        return Encoded(avro.encoder(schema)(F.when(has_value, F.struct(*(F.col(f"`{name}`") for name in wanted)))))
     if isinstance(sink.value, Framed):
         return registry.encoded({name: F.col(f"`{name}`") for name in fields}, sink.value, sink, f"flow {flow!r}", has_value)
     rest = [name for name in fields if name != sink.key]
@@ -105,4 +127,4 @@ def _value(frame: DataFrame, sink: Sink, fields: list[str], flow: str, has_value
     kind = frame.schema[name].dataType.simpleString()
     if kind not in ("string", "binary"):
         raise PipelineError(f"column {name!r} is {kind}, not string or binary", sink.place, hint="cast it, or use p.json()")
-    return F.when(has_value, F.col(f"`{name}`").cast("binary"))
+    return Encoded(F.when(has_value, F.col(f"`{name}`").cast("binary")))

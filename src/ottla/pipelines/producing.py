@@ -19,7 +19,7 @@ Invariants
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +67,69 @@ def is_retriable(error: BaseException) -> bool:
     return isinstance(error, OSError) or (isinstance(error, KafkaError) and error.code not in _FATAL)
 
 
+class Packing:
+    """Rows of one task as record batches of one topic. `writer_of` makes the writer of a partition."""
+
+    def __init__(self, topic: str, partitions: int, writer_of: Callable[[int], BatchWriter]) -> None:
+        from pyspark import TaskContext
+
+        exclude_imports_from_gc()
+        context = TaskContext.get()
+        self._topic = topic
+        self._partitions = partitions
+        self._writer_of = writer_of
+        # Records without a key go round-robin; tasks start at different partitions.
+        self._next_null = context.partitionId() if context is not None else 0
+        self._writers: dict[int, BatchWriter] = {}
+
+    def add(self, batch: pa.RecordBatch) -> list[tuple[int, bytearray]]:
+        """Add rows: key, value, maybe headers, timestamp, partition. Returns full record batches and their partitions."""
+        import numpy as np
+
+        count = batch.num_rows
+        if count == 0:
+            return []
+        names = batch.schema.names
+        keys, values = bytes_input(batch.column("key")), bytes_input(batch.column("value"))
+        given: dict[str, Any] = {"now_ms": time.time_ns() // 1_000_000}
+        if "headers" in names:
+            given["headers"] = headers_input(batch.column("headers"))
+        if "timestamp" in names:
+            given["timestamps"] = _timestamps(batch.column("timestamp"), given["now_ms"])
+        if "partition" in names:
+            chosen = self._checked(batch.column("partition"))
+        elif self._partitions == 1:
+            chosen = np.zeros(count, np.int32)
+        else:
+            chosen = np.frombuffer(partition_of_keys(keys, count, self._partitions, self._next_null), np.int32)
+            self._next_null += count
+        order = np.argsort(chosen, kind="stable").astype(np.int32)
+        edges = np.searchsorted(chosen[order], np.arange(self._partitions + 1))
+        full: list[tuple[int, bytearray]] = []
+        for partition in np.flatnonzero(np.diff(edges)).tolist():
+            writer = self._writers.get(partition)
+            if writer is None:
+                writer = self._writers[partition] = self._writer_of(partition)
+            rows = order[edges[partition] : edges[partition + 1]]
+            full += [(partition, done) for done in writer.add(rows.tobytes(), len(rows), keys, values, **given)]
+        return full
+
+    def finish(self) -> list[tuple[int, bytearray]]:
+        """The last record batch of each partition."""
+        return [(partition, last) for partition, writer in self._writers.items() if (last := writer.finish()) is not None]
+
+    def _checked(self, column: pa.Array) -> Any:
+        import numpy as np
+
+        if column.null_count:
+            raise ValueError(f"topic {self._topic}: a row has no partition")
+        chosen = column.to_numpy(zero_copy_only=False).astype(np.int32)
+        if chosen.size and (chosen.min() < 0 or chosen.max() >= self._partitions):
+            wrong = chosen.min() if chosen.min() < 0 else chosen.max()
+            raise ValueError(f"topic {self._topic} has {self._partitions} partitions, a row names partition {wrong}")
+        return chosen
+
+
 @dataclass(frozen=True)
 class Writing:
     """How tasks write to one topic in one transaction. Spark pickles it to them."""
@@ -89,45 +152,11 @@ class Writing:
 
     def _encoded(self, batches: Iterator[pa.RecordBatch]) -> Iterator[list[tuple[int, bytearray]]]:
         """Record batches and their partitions. Sequences are those of a task that has its partitions to itself."""
-        import numpy as np
-        from pyspark import TaskContext
-
-        exclude_imports_from_gc()
-        context = TaskContext.get()
-        # Records without a key go round-robin; tasks start at different partitions.
-        next_null = context.partitionId() if context is not None else 0
-        writers: dict[int, BatchWriter] = {}
+        packing = Packing(self.topic, self.partitions, lambda partition: self._writer(self.first.get(partition, 0)))
         for batch in batches:
-            count = batch.num_rows
-            if count == 0:
-                continue
-            names = batch.schema.names
-            keys, values = bytes_input(batch.column("key")), bytes_input(batch.column("value"))
-            given: dict[str, Any] = {"now_ms": time.time_ns() // 1_000_000}
-            if "headers" in names:
-                given["headers"] = headers_input(batch.column("headers"))
-            if "timestamp" in names:
-                given["timestamps"] = _timestamps(batch.column("timestamp"), given["now_ms"])
-            if "partition" in names:
-                chosen = self._checked(batch.column("partition"))
-            elif self.partitions == 1:
-                chosen = np.zeros(count, np.int32)
-            else:
-                chosen = np.frombuffer(partition_of_keys(keys, count, self.partitions, next_null), np.int32)
-                next_null += count
-            order = np.argsort(chosen, kind="stable").astype(np.int32)
-            edges = np.searchsorted(chosen[order], np.arange(self.partitions + 1))
-            full: list[tuple[int, bytearray]] = []
-            for partition in np.flatnonzero(np.diff(edges)).tolist():
-                writer = writers.get(partition)
-                if writer is None:
-                    writer = writers[partition] = self._writer(self.first.get(partition, 0))
-                rows = order[edges[partition] : edges[partition + 1]]
-                full += [(partition, done) for done in writer.add(rows.tobytes(), len(rows), keys, values, **given)]
-            if full:
+            if full := packing.add(batch):
                 yield full
-        rest = [(partition, last) for partition, writer in writers.items() if (last := writer.finish()) is not None]
-        if rest:
+        if rest := packing.finish():
             yield rest
 
     def _writer(self, sequence: int) -> BatchWriter:
@@ -139,17 +168,6 @@ class Writing:
             base_sequence=sequence,
             transactional=True,
         )
-
-    def _checked(self, column: pa.Array) -> Any:
-        import numpy as np
-
-        if column.null_count:
-            raise ValueError(f"topic {self.topic}: a row has no partition")
-        chosen = column.to_numpy(zero_copy_only=False).astype(np.int32)
-        if chosen.size and (chosen.min() < 0 or chosen.max() >= self.partitions):
-            wrong = chosen.min() if chosen.min() < 0 else chosen.max()
-            raise ValueError(f"topic {self.topic} has {self.partitions} partitions, a row names partition {wrong}")
-        return chosen
 
     def produce(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """PACKED, with all batches of a partition in one task -> WRITTEN."""

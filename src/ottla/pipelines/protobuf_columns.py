@@ -13,7 +13,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from ottla.client.schema_values import message_class
 from ottla.pipelines.failure import PipelineError, Place
-from ottla.schemas.framing import NotFramed, read_indexes, write_indexes
+from ottla.schemas.framing import NotFramed, read_indexes
 from ottla.schemas.model import ParsedSchema
 from ottla.schemas.protobuf.protobuf_schema import ProtobufSchema
 
@@ -146,14 +146,13 @@ def _single_reader(field: FieldDescriptor) -> Callable[[Any], Any]:
 
 
 def encoder(parsed: ParsedSchema, prefix: bytes) -> Callable[[dict[str, Any]], bytes]:
-    """Makes framed bytes of a row for the schema's first message."""
+    """Makes bytes of a row for the schema's first message, after a prefix."""
     made = message_class(parsed, (0,))
-    head = prefix + write_indexes((0,))
 
     def encode(row: dict[str, Any]) -> bytes:
         message = made()
         _fill(message, row)
-        return head + bytes(message.SerializeToString())
+        return prefix + bytes(message.SerializeToString())
 
     return encode
 

@@ -8,11 +8,13 @@ which Spark tries again.
 from __future__ import annotations
 
 import io
+import uuid
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from ottla.client.schema_registry import Registered, RegistryFailed, RegistryOptions, SchemaRegistry
+from ottla.client.schema_registry import READING, WRITING, Registered, RegistryFailed, RegistryOptions, SchemaRegistry
 from ottla.pipelines import avro_arrow, avro_columns
 from ottla.pipelines.definitions import Sink
 from ottla.pipelines.failure import PipelineError, Place
@@ -27,7 +29,9 @@ from ottla.schemas.framing import (
     NotFramed,
     prefix_of,
     read_id,
+    write_guid,
     write_id,
+    write_indexes,
 )
 from ottla.schemas.model import AVRO, JSON, PROTOBUF, InvalidSchema, ParsedSchema
 from ottla.schemas.work import SchemaText
@@ -61,6 +65,8 @@ def reader_schema(value: Framed, place: Place) -> SchemaText:
     if value.schema is not None:
         return SchemaText(value.schema_type, value.schema)
     registered = _version(value, options, place)
+    if refusal := registered.rules_not_run(READING):
+        raise PipelineError(refusal, place, hint="with schema=… values are read as they are stored")
     try:
         references = tuple(connected(options).resolved(registered.references))
     except RegistryFailed as error:
@@ -74,23 +80,39 @@ def _version(value: Framed, options: RegistryOptions, place: Place) -> Registere
     except RegistryFailed as error:
         hint = "give schema=…, or register one: ottla schema register" if error.code in (40401, 40402) else None
         raise PipelineError(str(error), place, hint=hint) from None
-    if found.schema_type != value.schema_type:
+    if found.schema_type != (value.schema_type or found.schema_type):
         raise PipelineError(f"subject {value.subject!r} has {found.schema_type} schemas, not {value.schema_type}", place)
     return found
 
 
-def written_schema(value: Framed, place: Place) -> tuple[int, SchemaText]:
-    """The id and the schema that a sink writes with. A schema that is given is registered."""
-    options = options_of(value, place)
+class Written(NamedTuple):
+    """The schema that values are written with, and the bytes that name it: before the payload, or in a header."""
+
+    schema: SchemaText
+    prefix: bytes
+    header: bytes | None
+
+
+def written_schema(value: Framed, place: Place) -> Written:
+    """What a sink writes with. A schema that is given is registered."""
+    client = connected(options_of(value, place))
     if value.schema is None:
-        found = _version(value, options, place)
-        references = tuple(connected(options).resolved(found.references))
-        return found.schema_id, SchemaText(found.schema_type, found.text, references, lenient=True)
-    try:
-        schema_id = connected(options).register(value.subject, value.schema_type, value.schema)
-    except RegistryFailed as error:
-        raise PipelineError(str(error), place) from None
-    return schema_id, SchemaText(value.schema_type, value.schema)
+        found = _version(value, client.options, place)
+    else:
+        try:
+            client.register(value.subject, value.schema_type, value.schema)
+            found = client.lookup(value.subject, value.schema_type, value.schema)
+        except RegistryFailed as error:
+            raise PipelineError(str(error), place) from None
+    if refusal := found.rules_not_run(WRITING):
+        raise PipelineError(refusal, place, hint="write with one of them, or to a subject without rules")
+    schema = SchemaText(found.schema_type, found.text, tuple(client.resolved(found.references)), lenient=True)
+    indexes = write_indexes((0,)) if found.schema_type == PROTOBUF else b""
+    if not value.schema_header:
+        return Written(schema, write_id(found.schema_id) + indexes, None)
+    if not found.guid:
+        raise PipelineError("the schema registry gives no GUIDs", place, hint="without schema_header the id is in the value")
+    return Written(schema, b"", write_guid(uuid.UUID(found.guid)) + indexes)
 
 
 def parse(schema: SchemaText, place: Place) -> ParsedSchema:
@@ -247,65 +269,77 @@ def _message_decoder(registry: SchemaRegistry, prefix: bytes, reader: SchemaText
     return protobuf_columns.decoder(_writer(registry, prefix, PROTOBUF), reader.parse(), len(prefix))
 
 
-def encoded(columns: Mapping[str, Column], value: Framed, sink: Sink, what: str, present: Column) -> Column:
-    """The column of framed bytes of these columns, null where `present` is false."""
+class Encoded(NamedTuple):
+    """A column of bytes, and the header that names their schema if they do not."""
+
+    column: Column
+    header: bytes | None = None
+
+
+def encoded(columns: Mapping[str, Column], value: Framed, sink: Sink, what: str, present: Column) -> Encoded:
+    """The bytes of these columns, null where `present` is false."""
     from pyspark.sql import functions as F
 
-    schema_id, schema = written_schema(value, sink.place)
-    wanted = list(columns) if schema.schema_type == JSON else _fields(schema, sink.place)
+    written = written_schema(value, sink.place)
+    wanted = list(columns) if written.schema.schema_type == JSON else fields_of(written.schema, sink.place)
     absent = [name for name in wanted if name not in columns]
     if absent:
         raise PipelineError(f"{what} has no column {absent[0]!r}, which the schema of {value.subject!r} has", sink.place)
-    return _bytes_of(F.when(present, F.struct(*(columns[name].alias(name) for name in wanted))), schema_id, schema)
+    row = F.when(present, F.struct(*(columns[name].alias(name) for name in wanted)))
+    return Encoded(_bytes_of(row, written), written.header)
 
 
 def encoded_struct(column: Column, value: Framed, place: Place) -> Column:
     """The column of framed bytes of a struct column."""
     from pyspark.sql import functions as F
 
-    schema_id, schema = written_schema(value, place)
-    if schema.schema_type == JSON:
-        return _bytes_of(column, schema_id, schema)
-    fields = F.struct(*(column[name].alias(name) for name in _fields(schema, place)))
-    return _bytes_of(F.when(column.isNotNull(), fields), schema_id, schema)
+    if value.schema_header:
+        hint = 'leave schema_header out, or write with a sink or with format("ottla")'
+        raise PipelineError("to_registry makes values, and schema_header puts the schema into a header", place, hint=hint)
+    written = written_schema(value, place)
+    if written.schema.schema_type == JSON:
+        return _bytes_of(column, written)
+    fields = F.struct(*(column[name].alias(name) for name in fields_of(written.schema, place)))
+    return _bytes_of(F.when(column.isNotNull(), fields), written)
 
 
-def _fields(schema: SchemaText, place: Place) -> list[str]:
-    from ottla.pipelines.reading import struct
+def fields_of(schema: SchemaText, place: Place) -> list[str]:
+    """The names of the columns of an Avro or Protobuf schema. A schema that is no record has one column `value`."""
+    parsed = parse(schema, place)
+    return list(parsed.fields) if parsed.name is not None else ["value"]
 
-    return list(struct(ddl(parse(schema, place), place), place).fieldNames())
 
-
-def _bytes_of(row: Column, schema_id: int, schema: SchemaText) -> Column:
+def _bytes_of(row: Column, written: Written) -> Column:
     from pyspark.sql import functions as F
 
-    if schema.schema_type == JSON:
+    if written.schema.schema_type == JSON:
         # Everything is written, as JSON allows; the JVM does it.
-        return F.concat(F.unhex(F.lit(write_id(schema_id).hex())), F.to_json(row).cast("binary"))
-    return encoder(schema_id, schema)(row)
-
-
-def encoder(schema_id: int, schema: SchemaText) -> Callable[[Any], Column]:
-    """An Arrow UDF: struct -> framed bytes. A null struct is null."""
+        text = F.to_json(row).cast("binary")
+        return F.concat(F.lit(written.prefix), text) if written.prefix else text
 
     def encode(rows: Any) -> Any:
-        import pyarrow as pa
+        return encode_rows(rows, written.schema, written.prefix)
 
-        encode_row = _encoder(schema_id, schema)
-        return pa.array([None if row is None else encode_row(row) for row in rows.to_pylist()], type=pa.binary())
-
-    made: Callable[[Any], Column] = avro_columns.arrow_udf(encode, "binary")
+    made: Column = avro_columns.arrow_udf(encode, "binary")(row)
     return made
 
 
+def encode_rows(rows: Any, schema: SchemaText, prefix: bytes) -> Any:
+    """The bytes of an Arrow array of structs. A null struct is null."""
+    import pyarrow as pa
+
+    encode_row = _encoder(schema, prefix)
+    return pa.array([None if row is None else encode_row(row) for row in rows.to_pylist()], type=pa.binary())
+
+
 def encode_row(value: Framed, row: Mapping[str, Any], place: Place) -> bytes:
-    """The bytes of one row."""
-    return _encoder(*written_schema(value, place))(dict(row))
+    """The bytes of one row, with the id before the payload."""
+    written = written_schema(replace(value, schema_header=False), place)
+    return _encoder(written.schema, written.prefix)(dict(row))
 
 
 @lru_cache(maxsize=100)
-def _encoder(schema_id: int, schema: SchemaText) -> Callable[[dict[str, Any]], bytes]:
-    prefix = write_id(schema_id)
+def _encoder(schema: SchemaText, prefix: bytes) -> Callable[[dict[str, Any]], bytes]:
     parsed = schema.parse()
     if schema.schema_type == PROTOBUF:
         from ottla.pipelines import protobuf_columns

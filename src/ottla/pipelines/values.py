@@ -36,11 +36,14 @@ class Framed:
     """
 
     schema_type: str
+    """Empty: that of the version."""
     subject: str
     version: int | str = "latest"
     schema: str | None = None
     registry: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """Settings with the names of Confluent's clients."""
+    schema_header: bool = False
+    """Whether a sink names the schema by its GUID in a header instead of by its id before the value."""
 
 
 @dataclass(frozen=True)
@@ -119,15 +122,16 @@ def avro(
     subject: str | None = None,
     version: int | str = "latest",
     registry: str | Mapping[str, object] | None = None,
+    schema_header: bool = False,
 ) -> Avro | Framed:
     """Binary Avro. `schema` is the Avro schema as JSON text.
 
     With `subject` the values have the framing of a schema registry, and the schema may be left out: it is the `version` of the
     subject. `registry` is its address, or settings such as `{"url": …, "basic.auth.user.info": …}`; by default the variable
-    OTTLA_REGISTRY.
+    OTTLA_REGISTRY. With `schema_header` a sink names the schema by its GUID in a header; sources read both.
     """
     if subject is not None:
-        return _framed("AVRO", subject, version, schema, registry)
+        return _framed("AVRO", subject, version, schema, registry, schema_header)
     if not isinstance(schema, str):
         raise PipelineError("p.avro needs an Avro schema as text, or a subject", hint="convert a dict with json.dumps")
     return Avro(schema)
@@ -139,9 +143,10 @@ def json_schema(
     version: int | str = "latest",
     schema: str | None = None,
     registry: str | Mapping[str, object] | None = None,
+    schema_header: bool = False,
 ) -> Framed:
     """JSON objects with the framing of a schema registry. The arguments are those of `p.avro`."""
-    return _framed("JSON", subject, version, schema, registry)
+    return _framed("JSON", subject, version, schema, registry, schema_header)
 
 
 def protobuf(
@@ -150,13 +155,19 @@ def protobuf(
     version: int | str = "latest",
     schema: str | None = None,
     registry: str | Mapping[str, object] | None = None,
+    schema_header: bool = False,
 ) -> Framed:
     """Protobuf messages with the framing of a schema registry. The arguments are those of `p.avro`."""
-    return _framed("PROTOBUF", subject, version, schema, registry)
+    return _framed("PROTOBUF", subject, version, schema, registry, schema_header)
 
 
 def _framed(
-    schema_type: str, subject: str, version: int | str, schema: str | None, registry: str | Mapping[str, object] | None
+    schema_type: str,
+    subject: str,
+    version: int | str,
+    schema: str | None,
+    registry: str | Mapping[str, object] | None,
+    schema_header: bool = False,
 ) -> Framed:
     if not isinstance(subject, str) or not subject:
         raise PipelineError(f"subject={subject!r} is no name of a subject", hint="most subjects are TOPIC-value or TOPIC-key")
@@ -168,7 +179,7 @@ def _framed(
         registry = os.environ.get(REGISTRY_URL, "http://127.0.0.1:8081")
     given = {"url": registry} if isinstance(registry, str) else registry
     settings = tuple(sorted((str(name), option_text(value)) for name, value in given.items()))
-    return Framed(schema_type, subject, version, schema, settings)
+    return Framed(schema_type, subject, version, schema, settings, schema_header)
 
 
 def string() -> String:

@@ -1,4 +1,4 @@
-"""`format("ottla")`: topics as a source of batch and streaming queries, on PySpark's Python Data Source API. No jars.
+"""`format("ottla")`: topics in batch and streaming queries, on PySpark's Python Data Source API. No jars.
 
     spark.readStream.format("ottla").option("kafka.bootstrap.servers", "127.0.0.1:9092").option("subscribe", "orders").load()
 
@@ -10,7 +10,7 @@ It works with any Kafka broker. Columns and options are those of Spark's own Kaf
 A user's schema chooses among the columns: `.schema("value string, offset long")`. Key and value may be string or binary.
 
 `readers` are the classes that Spark calls, `columns` their schema, `planning` finds the offsets to read, `offsets` is the
-arithmetic on them, `fetching` reads them. Spark loads the package through the module
+arithmetic on them, `fetching` reads them; `writers` write, with `sink_options`. Spark loads the package through the module
 `pyspark_ottla`. It needs nothing of the other pipeline modules but `workers`.
 
 Where things run: Spark makes a `DataSource` in one driver process and pickles it; a stream's reader lives in another, long-lived

@@ -42,10 +42,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("ottla.source")
 
 _COMMIT_TIMEOUT_S = 5.0
-_WRITE = (
-    "it reads only. To write a topic exactly once, use a flow of ottla.pipelines with to=p.sink(topic), in a notebook by "
-    "p.run(spark, flow)"
-)
 _TASK_RECORDS_MIN = 20_000
 """A task reads several ranges in turn until it has this many records."""
 
@@ -77,10 +73,18 @@ class OttlaSource(DataSource):
         return OttlaReader(check_batch(self.parsed), columns.checked(schema, self.parsed, self.decodings), self.decodings)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        raise InvalidOption("format", "ottla", _WRITE)
+        from ottla.pipelines.data_source.sink_options import sink_options
+        from ottla.pipelines.data_source.writers import OttlaWriter
+
+        if overwrite:
+            raise InvalidOption("mode", "overwrite", 'records are only added to a topic: .mode("append")')
+        return OttlaWriter(sink_options(self.options), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        raise InvalidOption("format", "ottla", _WRITE)
+        from ottla.pipelines.data_source.sink_options import sink_options
+        from ottla.pipelines.data_source.writers import OttlaStreamWriter
+
+        return OttlaStreamWriter(sink_options(self.options), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         checked = columns.checked(schema, self.parsed, self.decodings)

@@ -50,22 +50,21 @@ def decodings(source: RegistrySource | None) -> dict[str, Decoding]:
     from ottla.client.schema_registry import RegistryFailed, RegistryOptions
     from ottla.pipelines import registry_columns
     from ottla.pipelines.failure import PipelineError, Place
-    from ottla.schemas.work import SchemaText
+    from ottla.pipelines.values import Framed
 
     place = Place("format(ottla)", 0)
     found = {}
     try:
         options = RegistryOptions.of(dict(source.settings))
-        client = registry_columns.connected(options)
+        registry_columns.connected(options)
     except ValueError as error:
         raise InvalidOption("registry.url", "…", str(error)) from None
     for column, subject, header in (("key", source.key_subject, KEY_HEADER), ("value", source.subject, VALUE_HEADER)):
         if subject is None:
             continue
         try:
-            registered = client.version(subject, source.version if column == "value" else "latest")
-            references = tuple(client.resolved(registered.references))
-            reader = SchemaText(registered.schema_type, registered.text, references, lenient=True)
+            version = source.version if column == "value" else "latest"
+            reader = registry_columns.reader_schema(Framed("", subject, version, None, source.settings), place)
             kind = "string" if reader.schema_type == JSON else f"struct<{registry_columns.ddl(reader.parse(), place)}>"
         except (RegistryFailed, PipelineError, ImportError) as error:
             name = "registry.subject" if column == "value" else "registry.key.subject"
