@@ -18,7 +18,7 @@ from ottla.errors import ErrorCode
 from ottla.metrics.table import METRICS, OF_ZOOKEEPER
 from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
-from ottla.protocol.messages.fetch import PartitionData
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from ottla.runtime.loop import real_world
@@ -225,6 +225,28 @@ def test_connections_are_told_one_by_one(play: Play) -> None:
         assert value(found, "kafka_server_socket_server_metrics_connection_count", **listener) == 2
         software = {"clientSoftwareName": "tester", "clientSoftwareVersion": "1.2", "listener": "PLAINTEXT"}
         assert value(found, "kafka_server_socket_server_metrics_connections_software", **software) == 1
+
+    play(case, **METRICS_ON)
+
+
+def test_a_waiting_request_names_its_partitions(play: Play) -> None:
+    async def case(stage: Stage) -> None:
+        await stage.topic("t", 2)
+        connection = await stage.connect()
+        topic = FetchTopic(topic="t", partitions=[FetchPartition(partition=1, partition_max_bytes=1000)])
+        request = FetchRequest(max_wait_ms=60_000, min_bytes=1, topics=[topic])
+        waiting = asyncio.ensure_future(connection.call("fetch", 11, request))
+
+        async def told_of() -> list[dict[str, Any]]:
+            return [each for each in json.loads((await page(stage, "/connections"))[1]) if each["waits_in"]]
+
+        while not (found := await told_of()):
+            await asyncio.sleep(0)
+        assert [(each["waits_in"], each["waits_for"]) for each in found] == [("fetch", {"t": [1]})]
+        other = await stage.connect()
+        await stage.produce(other, stage.batch(b"v"), partition=1)
+        await waiting
+        assert not await told_of()
 
     play(case, **METRICS_ON)
 

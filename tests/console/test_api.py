@@ -444,6 +444,9 @@ def test_what_the_metadata_holds_of_a_topic(console: RunningConsole, topic: str)
     paths = [entry["path"] for entry in found["entries"]]
     if found["kind"] == "kraft":
         assert paths.count("PartitionRecord") == 3
+        quorum = json.loads(found["entries"][0]["value"])
+        assert quorum["leader"] in map(int, quorum["voters"])
+        assert quorum["voters"][str(quorum["leader"])] >= quorum["highWatermark"] > 0
     else:
         assert f"/brokers/topics/{topic}/partitions/2/state" in paths
     assert console.refused("GET", "/api/topics/no-such-topic/metadata", 404)["code"] == "UNKNOWN_TOPIC_OR_PARTITION"
@@ -463,10 +466,11 @@ def test_who_waits_at_a_broker() -> None:
 
             def waits() -> bool:
                 consumer.poll(0.05)
-                found = console.get(f"/api/brokers/{number}/waiting")
+                found = console.get(f"/api/brokers/{number}/waiting?topic=quiet&partition=0")
                 return any((each["request"], each["client"]) == ("fetch", "patient") for each in found["requests"])
 
             try:
                 until(waits, "the consumer waits")
+                assert not console.get(f"/api/brokers/{number}/waiting?topic=quiet&partition=1")["requests"]
             finally:
                 consumer.close()

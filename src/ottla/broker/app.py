@@ -297,7 +297,7 @@ class Broker:
 
     async def _watch(self, monitor: Monitor) -> None:
         monitor.watch_identity(self.broker_id, self.cluster_id)
-        monitor.watch_clients(self.server, self.fetch_sessions, self.quotas, self.tls)
+        monitor.watch_clients(self.server, self.purgatory, self.fetch_sessions, self.quotas, self.tls)
         fetchers = self.cluster.fetchers if self.is_in_cluster else None
         await monitor.watch_replicas(self.metadata, self.partitions, self.flusher, self.cleaner, fetchers)
         monitor.watch_controller(self.controller.state)

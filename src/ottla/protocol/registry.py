@@ -94,6 +94,7 @@ _APIS = (
     Api(49, "alter_client_quotas", 0, 1, 1),
     Api(50, "describe_user_scram_credentials", 0, 0, 0),
     Api(51, "alter_user_scram_credentials", 0, 0, 0),
+    Api(55, "describe_quorum", 0, 2, 0),
     Api(56, "alter_partition", 0, 3, 0),
     Api(57, "update_features", 0, 2, 0),
     Api(60, "describe_cluster", 0, 2, 0),

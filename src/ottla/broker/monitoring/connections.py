@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter, deque
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
 from ottla.broker.network.connection import Connection
 from ottla.broker.network.measuring import ConnectionTraffic
+from ottla.broker.network.purgatory import Purgatory
 from ottla.broker.network.socket_server import SocketServer
 from ottla.metrics.family import Family, family
 from ottla.metrics.table import METRICS, SOCKETS
+from ottla.types import TopicPartition
+
+Watched: TypeAlias = "Mapping[asyncio.Future[Any], Sequence[Hashable]]"
 
 PROCESSOR: Final = "0"
 """Label `networkProcessor`: there is one loop."""
@@ -75,13 +80,13 @@ def _software(connection: Connection) -> tuple[str, str]:
     return session.software_name or _UNKNOWN, session.software_version or _UNKNOWN
 
 
-def described(server: SocketServer) -> list[dict[str, Any]]:
+def described(server: SocketServer, purgatory: Purgatory) -> list[dict[str, Any]]:
     """Every open connection, as JSON tells it."""
-    now = server.loop.time()
-    return [_described(connection, now) for connection in sorted(server.connections(), key=lambda each: each.number)]
+    now, watched = server.loop.time(), purgatory.watched_by()
+    return [_described(each, now, watched) for each in sorted(server.connections(), key=lambda each: each.number)]
 
 
-def _described(connection: Connection, now: float) -> dict[str, Any]:
+def _described(connection: Connection, now: float, watched: Watched) -> dict[str, Any]:
     traffic = connection.traffic or _NOTHING
     software_name, software_version = _software(connection)
     return {
@@ -95,7 +100,18 @@ def _described(connection: Connection, now: float) -> dict[str, Any]:
         "age_seconds": round(now - connection.since, 3),
         "idle_seconds": round(now - connection.last_used, 3),
         "waits_in": connection.waits_in,
+        "waits_for": _partitions(connection, watched),
         "requests": traffic.requests,
         "bytes_in": traffic.bytes_in,
         "bytes_out": traffic.bytes_out,
     }
+
+
+def _partitions(connection: Connection, watched: Watched) -> dict[str, list[int]]:
+    """The partitions, by topic, for which a request waits in the purgatory."""
+    found: dict[str, list[int]] = {}
+    future = connection.waits_for
+    for key in watched.get(future, ()) if future is not None else ():
+        if isinstance(key, TopicPartition):
+            found.setdefault(key.topic, []).append(key.partition)
+    return found

@@ -32,6 +32,7 @@ from ottla.broker.monitoring.zookeeper import MeasuredStore
 from ottla.broker.network.listener_tls import TlsOfListeners
 from ottla.broker.network.listeners import cannot_listen
 from ottla.broker.network.measuring import Measuring
+from ottla.broker.network.purgatory import Purgatory
 from ottla.broker.network.socket_server import SocketServer
 from ottla.broker.replicas.cleaner import Cleaner
 from ottla.broker.replicas.flusher import Flusher
@@ -63,7 +64,7 @@ class Monitor:
         self.address = ""
         """host:port that is bound."""
         self._loop_watch = LoopWatch(asyncio.get_running_loop(), world.clock.monotonic, time.thread_time)
-        self._server: SocketServer | None = None
+        self._described: Callable[[], list[dict[str, Any]]] = list
         self._rates: ConnectionRates | None = None
         self._storage: StorageCollector | None = None
         self._endpoint = Endpoint(world.clock.monotonic, not_ready, self._connections)
@@ -106,9 +107,14 @@ class Monitor:
         self.collect(lambda: [family(METRICS["ottla_info"], [(info, 1)])])
 
     def watch_clients(
-        self, server: SocketServer, sessions: FetchSessionCache, quotas: Quotas, tls: TlsOfListeners | None
+        self,
+        server: SocketServer,
+        purgatory: Purgatory,
+        sessions: FetchSessionCache,
+        quotas: Quotas,
+        tls: TlsOfListeners | None,
     ) -> None:
-        self._server = server
+        self._described = lambda: described(server, purgatory)
         self._rates = rates = ConnectionRates(server)
         rates.sample(server.loop.time())
         self.collect(lambda: connection_families(server, rates))
@@ -146,7 +152,7 @@ class Monitor:
         self.collect(lambda: telemetry_families(telemetry))
 
     def _connections(self) -> list[dict[str, Any]]:
-        return described(self._server) if self._server is not None else []
+        return self._described()
 
     def _own_families(self) -> Iterator[Family]:
         watch = self._loop_watch

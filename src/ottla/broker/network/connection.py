@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from struct import Struct
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ottla.broker.network.peer import Peer
 from ottla.broker.network.request_memory import HEAD_ROOM, LARGE_BYTES, PEEK_BYTES, RequestMemory
@@ -218,6 +218,11 @@ class Connection:
     def waits_in(self) -> str | None:
         """The name of the API whose handler waits; None: no handler does."""
         return self._pending.api_name if self._pending is not None else None
+
+    @property
+    def waits_for(self) -> asyncio.Future[Any] | None:
+        """What that handler waits for."""
+        return self._pending.future if self._pending is not None else None
 
     @property
     def idle(self) -> bool:

@@ -57,6 +57,10 @@ class Purgatory:
     def watched_keys(self) -> int:
         return len(self._watched)
 
+    def watched_by(self) -> dict[asyncio.Future[Any], Sequence[Hashable]]:
+        """The keys of each waiter, by its future."""
+        return {waiter.future: waiter.keys for _, _, waiter in self._deadlines if waiter.waiting}
+
     def wait(
         self, keys: Sequence[Hashable], timeout_ms: int, ready: Callable[[], bool], answer: Callable[[], T]
     ) -> asyncio.Future[T]:

@@ -34,7 +34,7 @@ function Way({ topic, row }) {
   }, [end]);
   const ordered = [...states].sort((a, b) => Number(b.broker === leader) - Number(a.broker === leader) || a.broker - b.broker);
   const replicas = ordered.length ? ordered : row.replicas.map((broker) => ({ broker, log_end: broker === leader ? end : null, in_sync: row.isr.includes(broker) }));
-  const waiting = useData(leader === null ? null : path`/api/brokers/${leader}/waiting`, { every: 1 }).data;
+  const waiting = useData(leader === null ? null : address(path`/api/brokers/${leader}/waiting`, { topic, partition: row.partition }), { every: 1 }).data;
   return html`<${Panel} title=${`${topic}-${row.partition}`} flush>
     <div class="way" tabindex="0" role="region" aria-label="Replicas and their offsets">
       <div class="way-grid" role="table" aria-label=${`Replicas of ${topic}-${row.partition}`}>
@@ -70,13 +70,14 @@ function Way({ topic, row }) {
   <//>`;
 }
 
-/** The requests in the purgatory of the leader, of all its partitions: a broker does not tell them apart. */
+/** The requests in the purgatory of the leader that wait for this partition. */
 function Waiting({ of }) {
   if (!of) return null;
   if (!of.told) return html`<span class="muted">Who waits is not known: ${of.why}.</span>`;
-  if (!of.requests.length) return html`Nobody waits at broker ${of.broker} now.`;
+  const others = of.others > 0 && html` <span class="muted">${plural(of.others, "request")} for other partitions or groups.</span>`;
+  if (!of.requests.length) return html`Nobody waits for this partition now.${others}`;
   const shown = of.requests.slice(0, 8);
-  return html`At broker ${of.broker}, for any of its partitions, ${plural(of.requests.length, "request")} wait${of.requests.length === 1 ? "s" : ""} now:
+  return html`${plural(of.requests.length, "request")} wait${of.requests.length === 1 ? "s" : ""} for this partition now.${others}
     <ul class="waiting">${shown.map(({ request, client, address, seconds }) => html`<li key=${address}><span class="strong">${request.replace(/_/g, " ")}</span> of ${client ?? "a client without a name"} <span class="muted">(${address}) for ${duration(seconds)}</span></li>`)}</ul>
     ${of.requests.length > shown.length && html`<span class="muted">and ${count(of.requests.length - shown.length)} more</span>`}`;
 }
