@@ -6,9 +6,11 @@ import json
 import re
 import signal
 import subprocess
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -17,6 +19,7 @@ import jsonschema
 from ottla.console.api import ENDPOINTS
 from ottla.console.openapi import ERROR, description
 from tests.kit.ottla_command import Ottla
+from tests.kit.wait import until
 
 Event = tuple[str, dict[str, Any]]
 TIMEOUT_S = 60.0
@@ -112,19 +115,21 @@ def _events(answer: httpx.Response) -> Iterator[Event]:
 def running_console(bootstrap_servers: str, *words: str, listen: str = "127.0.0.1:0") -> Iterator[RunningConsole]:
     ottla = Ottla(bootstrap_servers)
     command = ottla.command("console", "--listen", listen, *words)
-    with subprocess.Popen(command, stderr=subprocess.PIPE, env=ottla.environment) as process:
-        assert process.stderr is not None
+    # Its log goes to a file: a console whose pipe nobody reads stops at a line of its audit.
+    with (
+        tempfile.NamedTemporaryFile() as log,
+        subprocess.Popen(command, stderr=log, env=ottla.environment) as process,
+    ):
+
+        def url() -> str | None:
+            text = Path(log.name).read_text()
+            assert process.poll() is None, text
+            found = re.search(r"Console of \S+ at (https?://\S+)\n", text)
+            return found[1] if found else None
+
         try:
-            lines = []
-            while line := process.stderr.readline().decode():
-                lines.append(line)
-                if found := re.search(r"Console of \S+ at (https?://\S+)", line):
-                    break
-            else:
-                raise AssertionError("".join(lines))
-            yield RunningConsole(found[1], process)
+            yield RunningConsole(until(url, "the console listens", every_s=0.005), process)
             process.send_signal(signal.SIGTERM)
-            process.communicate(timeout=TIMEOUT_S)
-            assert process.returncode == 0
+            assert process.wait(TIMEOUT_S) == 0, Path(log.name).read_text()
         finally:
             process.kill()

@@ -44,6 +44,14 @@ def test_a_browser_chooses_the_encoding(files: Files, accepted: str, encoding: s
     assert encoding is None or len(body) < len(TEXT) / 4
 
 
+def test_comments_and_indentation_are_left_out(files: Files, tmp_path: Path) -> None:
+    text = "/*! MIT */\n// one\n/** two\n * lines */\nconst a = 1; // kept\n\n  /* x */ b(`//kept`);\n"
+    (tmp_path / "b.js").write_text(text)
+    (tmp_path / "b.html").write_text(text)
+    assert get(files, "b.js").body == b"/*! MIT */\nconst a = 1; // kept\n/* x */ b(`//kept`);\n"
+    assert get(files, "b.html").body == text.encode()
+
+
 def test_a_browser_that_has_the_file_gets_no_body(files: Files) -> None:
     tags = {encoding: get(files, "a.js", accept_encoding=encoding).headers["etag"] for encoding in ("", "gzip", "br")}
     assert len(set(tags.values())) == 3
