@@ -135,6 +135,16 @@ def test_references(console: RunningConsole, name: str) -> None:
     assert console.refused("POST", at(name), 400, draft(schema, references=[{"name": "Order"}]))["code"] == "BAD_REQUEST"
 
 
+def test_metadata_and_rules_are_shown(console: RunningConsole, registry: Registry, name: str) -> None:
+    metadata = {"properties": {"owner": "ada"}}
+    rules = {"domainRules": [{"name": "positive", "kind": "CONDITION", "type": "CEL", "mode": "WRITE", "expr": "true"}]}
+    with SchemaRegistry(RegistryOptions(registry.url)) as client:
+        body = {"schema": json.dumps(ORDER), "metadata": metadata, "ruleSet": rules}
+        client.request("POST", f"/subjects/{name}/versions", body)
+    (version,) = console.get(at(name))["versions"]
+    assert (version["metadata"], version["rules"]) == (metadata, rules)
+
+
 def test_roles(subject: Subject, registry: Registry, tmp_path: Path, name: str) -> None:
     tokens = {role: f"{role}-token-0123456789" for role in ("viewer", "editor", "admin")}
     path = tmp_path / "tokens"

@@ -11,7 +11,7 @@ from ottla.cli.schema.text import difference, pretty
 from ottla.client.schema_registry import Registered, RegistryFailed, SchemaRegistry
 from ottla.console.console import Console
 from ottla.console.endpoint import Answer, Call, Endpoint, Param, bad
-from ottla.console.schema import BOOLEAN, INTEGER, STRING, document, listed, maybe, one_of, request
+from ottla.console.schema import BOOLEAN, INTEGER, OBJECT, STRING, document, listed, maybe, one_of, request
 from ottla.schemas.model import SCHEMA_TYPES, Reference
 
 VERSIONS_MAX: Final = 100
@@ -33,6 +33,8 @@ _VERSION = document(
     type=STRING,
     schema=STRING,
     references=listed(_REFERENCE),
+    metadata=maybe(OBJECT),
+    rules=maybe(OBJECT),
     deleted=BOOLEAN,
 )
 
@@ -117,6 +119,8 @@ def _version(schema: Registered, deleted: bool = False) -> dict[str, Any]:
         "type": schema.schema_type,
         "schema": schema.text,
         "references": [{"name": each.name, "subject": each.subject, "version": each.version} for each in schema.references],
+        "metadata": schema.metadata,
+        "rules": schema.rule_set,
         "deleted": deleted,
     }
 

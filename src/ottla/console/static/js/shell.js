@@ -99,6 +99,6 @@ function Banner() {
   if (!trouble) return html`<div role="status" aria-live="polite"></div>`;
   return html`<div class="banner" role="alert">
     <span class="spinner"></span><span>${trouble.message}</span>
-    <span class="small">${trouble.kind === "broker" ? "The page shows what was last known and goes on when a broker answers." : "Is `ottla console` still running? The page goes on when it answers."}</span>
+    <span class="small">${trouble.kind === "broker" ? "What the page shows is from before. It goes on when a broker answers." : "Is `ottla console` still running? The page goes on when it answers."}</span>
   </div>`;
 }

@@ -54,7 +54,7 @@ export default function DeadLetter({ topic }) {
               { key: "offset", title: "Offset", number: true, width: 96, cell: (row) => `${row.partition}:${row.offset}` },
               { key: "reason", title: "Reason", min: 180 },
               { key: "value", title: "Value", min: 200, mono: true, cell: (row) => line(row.record.value) ?? html`<span class="tree-null">null</span>` },
-              { key: "source", title: "Original", width: 160, wideOnly: true, cell: ({ source }) => (source ? `${source.topic}-${source.partition} @ ${source.offset}` : "–") },
+              !chosen && { key: "source", title: "Original", width: 160, wideOnly: true, cell: ({ source }) => (source ? `${source.topic}-${source.partition} @ ${source.offset}` : "–") },
               { key: "replayed", title: "", width: 90, cell: (row) => (row.replayed ? html`<span class="muted">replayed</span>` : "") },
             ]}
             foot=${data.complete ? null : html`<button class="link-button" onClick=${() => setQuery({ limit: limit * 2 })}>Show more letters</button>`} />

@@ -15,7 +15,7 @@ export default function DeadLetters() {
         empty=${html`<${Empty} title="No dead letters">Topics that a pipeline names as dead_letter, or whose name ends in .dlq, appear here.<//>`}
         columns=${[
           { key: "topic", title: "Topic", sort: true, min: 180, cell: ({ topic }) => html`<a href=${path`/dead-letters/${topic}`}>${topic}</a>` },
-          { key: "not_replayed", title: "Not replayed", number: true, sort: true, width: 120, cell: (row) => html`<span class=${row.not_replayed ? "warn strong" : ""}>${count(row.not_replayed)}</span>` },
+          { key: "not_replayed", title: "Not replayed", number: true, sort: true, width: 140, cell: (row) => html`<span class=${row.not_replayed ? "warn strong" : ""}>${count(row.not_replayed)}</span>` },
           { key: "offsets", title: "All", number: true, sort: true, width: 110, cell: (row) => count(row.offsets) },
           { key: "partitions", title: "Partitions", number: true, sort: true, width: 104, wideOnly: true },
           { key: "pipelines", title: "Of pipelines", min: 140, cell: ({ pipelines }) => (pipelines?.length ? pipelines.map((name, i) => html`${i ? ", " : ""}<a href=${path`/pipelines/${name}`}>${name}</a>`) : html`<span class="muted">–</span>`) },

@@ -9,14 +9,14 @@ const groupOf = ({ group }) => group;
 
 const COLUMNS = [
   { key: "group", title: "Group", sort: "name", min: 200, cell: (row) => html`<a href=${path`/groups/${row.group}`}>${row.group}</a>${row.stuck && html` <${Badge} kind="bad" plain>stuck<//>`}` },
-  { key: "state", title: "State", sort: true, width: 170, cell: (row) => html`<${State} state=${row.state} />` },
-  { key: "type", title: "Protocol", width: 100, wideOnly: true },
-  { key: "members", title: "Members", number: true, sort: true, width: 96, cell: (row) => count(row.members) },
+  { key: "state", title: "State", sort: true, width: 150, cell: (row) => html`<${State} state=${row.state} />` },
+  { key: "type", title: "Protocol", width: 88, wideOnly: true },
+  { key: "members", title: "Members", number: true, sort: true, width: 92, cell: (row) => count(row.members) },
   { key: "topics", title: "Topics", sort: true, min: 120, wideOnly: true, cell: (row) => (row.topics ?? []).join(", ") || html`<span class="muted">–</span>` },
-  { key: "lag", title: "Lag", number: true, sort: true, width: 100, cell: (row) => html`<span title=${count(row.lag)}>${compact(row.lag)}</span>` },
-  { key: "lag_s", title: "In time", number: true, sort: true, width: 110, cell: (row) => duration(row.lag_s) },
-  { key: "lead", title: "Lead", number: true, sort: true, width: 96, wideOnly: true, cell: (row) => compact(row.lead) },
-  { key: "coordinator", title: "Coordinator", number: true, width: 110, wideOnly: true },
+  { key: "lag", title: "Lag", number: true, sort: true, width: 80, cell: (row) => html`<span title=${count(row.lag)}>${compact(row.lag)}</span>` },
+  { key: "lag_s", title: "In time", number: true, sort: true, width: 86, cell: (row) => duration(row.lag_s) },
+  { key: "lead", title: "Lead", number: true, sort: true, width: 76, wideOnly: true, cell: (row) => compact(row.lead) },
+  { key: "coordinator", title: "Coordinator", number: true, width: 112, wideOnly: true },
 ];
 
 const STATES = ["Stable", "Empty", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "Dead"];

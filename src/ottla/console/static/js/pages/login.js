@@ -24,7 +24,7 @@ export default function Login() {
   const [given, setGiven] = useState({ token: "", user: "", password: "" });
   const [error, setError] = useState(null);
   const [busy, setBusy] = useState(false);
-  const input = (name, type, autocomplete) => html`<input type=${type} name=${name} autocomplete=${autocomplete} value=${given[name]} onInput=${(event) => setGiven({ ...given, [name]: event.currentTarget.value })} />`;
+  const input = (name, type, autocomplete) => html`<input type=${type} name=${name} autofocus=${type === "text" || way === "token"} autocomplete=${autocomplete} value=${given[name]} onInput=${(event) => setGiven({ ...given, [name]: event.currentTarget.value })} />`;
   const enter = async (event) => {
     event.preventDefault();
     setBusy(true);
@@ -47,9 +47,9 @@ export default function Login() {
       <div class="body stack">
         <div class="brand"><${Mark} />Ottla</div>
         <h1>Sign in</h1>
-        <p class="muted">${session.value.bootstrap_servers}</p>
+        ${session.value.bootstrap_servers && html`<p class="muted">${session.value.bootstrap_servers}</p>`}
         ${ways.length > 1 && html`<${Segmented} label="How to sign in" value=${way} options=${ways.map((name) => [name, WAYS[name] ?? name])} onChange=${setWay} />`}
-        ${way === "token" ? html`<${Field} label="Token" hint="The console printed it when it started">${input("token", "password", "off")}<//>` : html`<${Field} label="User">${input("user", "text", "username")}<//><${Field} label="Password">${input("password", "password", "current-password")}<//>`}
+        ${way === "token" ? html`<${Field} label="Token" hint="One of the file that the console was started with (--tokens)">${input("token", "password", "off")}<//>` : html`<${Field} label="User">${input("user", "text", "username")}<//><${Field} label="Password">${input("password", "password", "current-password")}<//>`}
         ${error && html`<${Problem} error=${error} />`}
         <button class="button main-action" disabled=${busy}>${busy ? "Signing in…" : "Sign in"}</button>
       </div>

@@ -1,6 +1,6 @@
 // The overview: health, rates, and what needs attention.
 import { html } from "../html.js";
-import { useLive } from "../api.js";
+import { outage, useLive } from "../api.js";
 import { Chart } from "../chart.js";
 import { byteRate, bytes, compact, count, duration, rate } from "../format.js";
 import { Badge, Command, Empty, Figures, Loading, Page, Panel, Problem, bootstrap } from "../parts.js";
@@ -14,7 +14,7 @@ export default function Overview() {
   const { head: seen, error, loading } = useLive("/api/live/overview");
   if (error) return html`<${Problem} error=${error} />`;
   if (loading) return html`<${Loading} what="Reading the cluster…" />`;
-  const [kind, words] = HEALTH[seen.health] ?? ["", "Reading"];
+  const [kind, words] = outage.value ? ["bad", "Out of reach"] : (HEALTH[seen.health] ?? ["", "Reading"]);
   const open = Object.values(seen.transactions ?? {}).reduce((sum, many) => sum + many, 0);
   return html`<${Page} title="Overview" badge=${html`<${Badge} kind=${kind}>${words}<//>`}>
     <${Figures} items=${[
@@ -31,7 +31,7 @@ export default function Overview() {
           ? html`<ul class="attention">${seen.attention.map(
               (item, i) => html`<li key=${i}><${Badge} kind=${LEVEL[item.level] ?? ""}>${item.level}<//><a class="what" href=${item.href}>${item.text}</a></li>`,
             )}</ul>`
-          : html`<${Empty} title="Nothing">All partitions have a leader and all replicas are in sync.<//>`}
+          : html`<${Empty} title="Nothing">${outage.value ? "Nothing was wrong when the cluster was last read." : "All partitions have a leader and all replicas are in sync."}<//>`}
       <//>
       <${Panel} title="Records written per second">
         <${Chart} label="Records written per second" height=${200} times=${(seen.rates ?? []).map(({ at_ms: at }) => at)}

@@ -2,7 +2,7 @@
 import { html } from "../html.js";
 import { useData } from "../api.js";
 import { compact, count, rate } from "../format.js";
-import { Ago, Command, Empty, Loaded, Page, Panel, State } from "../parts.js";
+import { Ago, Command, Empty, Loaded, Page, Panel, State, bootstrap } from "../parts.js";
 import { path } from "../router.js";
 import { Table, useSort } from "../table.js";
 
@@ -14,7 +14,7 @@ export default function Pipelines() {
       <${Table} label="Pipelines" rows=${pipelines} inMemory sort=${sort} onSort=${onSort} rowKey=${({ pipeline }) => pipeline} open=${({ pipeline }) => path`/pipelines/${pipeline}`}
         empty=${html`<${Empty} title="No pipeline runs on this cluster yet">
           <p>A pipeline is a Python file on Spark: topics in, topics or tables out. It appears here while it runs.</p>
-          <div class="narrow"><${Command} text=${`ottla pipeline init orders.py && ottla pipeline run orders.py`} /></div>
+          <div class="narrow"><${Command} text=${`ottla pipeline init orders.py && ottla pipeline run orders.py${bootstrap()}`} /></div>
         <//>`}
         columns=${[
           { key: "pipeline", title: "Pipeline", sort: true, min: 120, cell: ({ pipeline }) => html`<a href=${path`/pipelines/${pipeline}`}>${pipeline}</a>` },

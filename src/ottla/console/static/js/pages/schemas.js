@@ -84,12 +84,24 @@ function Subject({ subject }) {
           ${chosen.references.length > 0 && html`<p class="small">It refers to ${chosen.references.map((each, i) => html`${i > 0 && ", "}<a key=${each.name} href=${address(path`/schemas/${each.subject}`, { version: each.version })}>${each.name}: ${each.subject} ${each.version}</a>`)}.</p>`}
           <pre class="text-view" tabindex="0" aria-label="Schema">${layOut(chosen.schema)}</pre>
         <//>
+        ${["metadata", "rules"].map((name) => chosen[name] && html`<${Panel} key=${name} title=${name === "rules" ? "Rules, which Confluent's clients run" : "Metadata"}><pre class="text-view" tabindex="0" aria-label=${name}>${JSON.stringify(chosen[name], null, 2)}</pre><//>`)}
         ${before && html`<${Panel} title=${`Changed since version ${before.version}`} end=${html`<${Select} label="Compare with" value=${String(before.version)} options=${options.filter(([version]) => version !== String(chosen.version))} onChange=${(version) => setQuery({ with: version })} />`}><${Diff} before=${datum(before.schema)} after=${datum(chosen.schema)} /><//>`}
         ${dialog?.add && html`<${Add} known=${subject} like=${list[0]} onClose=${close} />`}
         ${dialog?.level && html`<${Level} subject=${subject} level=${of === "subject" ? compatibility : ""} registry=${of === "subject" ? "" : compatibility} onClose=${close} />`}
         ${dialog?.remove && html`<${Remove} subject=${subject} version=${dialog.remove === "subject" ? null : dialog.remove.version} permanent=${dialog.remove === "subject" ? list.every(({ deleted }) => deleted) : dialog.remove.deleted} onClose=${close} />`}`;
     }}<//>
   <//>`;
+}
+
+/** What a registry says of a schema that does not fit, in words. The old schema is on the page. */
+function said(messages) {
+  return (messages ?? []).flatMap((message) => {
+    const [, , what, remedy] = message.match(/^\{errorType:['"](.*?)['"], description:['"](.*)['"], additionalInfo:['"](.*)['"]\}$/s) ?? [];
+    if (what) return [`${what}: ${remedy}`];
+    const [, version] = message.match(/^\{oldSchemaVersion: (\d+)\}$/) ?? [];
+    if (version) return [`Compared with version ${version}`];
+    return message.startsWith("{oldSchema:") ? [] : [message.replace(/^\{compatibility: '(\w+)'\}$/, "The compatibility is $1")];
+  });
 }
 
 function Add({ known, like, onClose }) {
@@ -111,7 +123,7 @@ function Add({ known, like, onClose }) {
     ${!known && html`<${Field} label="Subject" hint="TOPIC-value or TOPIC-key"><input value=${subject} autofocus autocomplete="off" spellcheck=${false} onInput=${(event) => change(setSubject)(event.currentTarget.value)} /><//>
       <${Field} label="Type"><${Select} label="Type" value=${type} options=${TYPES} onChange=${change(setType)} /><//>`}
     <${Field} label=${`Schema (${TYPES.find(([id]) => id === type)?.[1] ?? type})`}><textarea rows="18" class="mono" spellcheck=${false} value=${schema} onInput=${(event) => change(setSchema)(event.currentTarget.value)}></textarea><//>
-    ${check && html`<div class=${check.compatible ? "good" : "error-box"} role="status">${check.compatible ? (check.version ? `It is version ${check.version} already.` : "It fits the compatibility of the subject.") : "It does not fit:"}<ul>${(check.messages ?? []).map((message, i) => html`<li key=${i}>${message}</li>`)}</ul></div>`}
+    ${check && html`<div class=${check.compatible ? "good" : "error-box"} role="status">${check.compatible ? (check.version ? `It is version ${check.version} already.` : "It fits the compatibility of the subject.") : "It does not fit:"}<ul>${said(check.messages).map((message, i) => html`<li key=${i}>${message}</li>`)}</ul></div>`}
     ${check?.compatible && like && html`<${Diff} before=${datum(like.schema)} after=${datum(schema)} />`}
   <//>`;
 }
