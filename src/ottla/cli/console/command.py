@@ -156,11 +156,11 @@ def _pipeline(file: Path) -> str:
 
 def _registry(url: str | None, connection: Connection) -> dict[str, str]:
     """The settings of the registry; empty if none is named."""
-    from ottla.client.schema_registry import RegistryOptions, SchemaRegistry
-
     settings = registry_settings(url, connection.properties)
     if "url" not in settings:
         return {}
+    from ottla.client.schema_registry import RegistryOptions, SchemaRegistry
+
     try:
         SchemaRegistry(RegistryOptions.of(settings))  # connects to nothing
     except ValueError as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.cli.connection import Connection
@@ -72,15 +72,16 @@ def tail(connection: Connection, plan: Plan, showing: Showing, outlet: Outlet) -
         rush, scanned = _Rush(showing, plan, outlet, positions), outlet.scanned
         while True:
             outlet.check()
-            messages = consumer.consume(_BATCH, _POLL_S)
-            for message in messages:
+            messages = []
+            for message in consumer.consume(_BATCH, _POLL_S):
                 error = message.error()
                 if error is None:
-                    scanned.records += 1
-                    scanned.size_bytes += len(message)
-                    rush.look(message)
+                    messages.append(message)
                 elif error.code() not in passing:
                     raise explain(error, f"{message.topic()}-{message.partition()}")
+            scanned.records += len(messages)
+            scanned.size_bytes += sum(map(len, messages))
+            rush.look(messages)
             rush.tell()
     finally:
         consumer.close()
@@ -99,24 +100,27 @@ class _Rush:
         self._outlet = outlet
         self._positions = positions
         self._reading = reading_of(plan.selection, showing)
-        self._newest: deque[Any] = deque(maxlen=SHOWN_PER_EVENT)
+        self._newest: deque[Message] = deque(maxlen=SHOWN_PER_EVENT)
         self._taken = self._skipped = self._skipped_total = self._found = 0
         self._began_s = self._told_s = time.monotonic()
         self._progress_s = 0.0
 
-    def look(self, message: Message) -> None:
+    def look(self, messages: Sequence[Message]) -> None:
+        # Of a fast topic most are never shown: nothing is taken apart before that without a reason.
+        taken = [each for each in messages if self._takes(each)] if self._plan.selection else messages
+        self._taken += len(taken)
+        self._newest.extend(taken[-SHOWN_PER_EVENT:])
+
+    def _takes(self, message: Message) -> bool:
         selection, reading = self._plan.selection, self._reading
         headers: Any = message.headers() or ()
         if reading is not None and reading.concerns(str(message.topic()), message.key(), message.value(), headers):
             record = incoming(message)
             if not selection.has_key(record.key) or not selection.takes(reading.read(record)):
-                return
+                return False
         elif not selection.may_take(message) or not selection.takes(record := incoming(message)):
-            return
-        if not takes_seen(selection, self._showing, record):
-            return
-        self._taken += 1
-        self._newest.append(record)
+            return False
+        return takes_seen(selection, self._showing, record)
 
     def tell(self) -> None:
         now_s = time.monotonic()
@@ -124,7 +128,7 @@ class _Rush:
             return
         self._told_s = now_s
         if self._taken:
-            shown = sorted(self._newest, key=lambda each: each.timestamp_ms or 0)
+            shown = sorted(map(incoming, self._newest), key=lambda each: each.timestamp_ms or 0)
             skipped = self._taken - len(shown)
             self._found += self._taken
             self._outlet.send("records", {"records": [self._showing.document(each) for each in shown]})
