@@ -3,12 +3,14 @@
 It starts a broker on a free port, produces orders through librdkafka (one malformed, one of a negative amount), runs
 `examples/revenue.py` on a local Spark, kills the broker with SIGKILL half-way and restarts it on the same files. Then it compares
 the acknowledged orders with the results of the pipeline: none lost, none doubled, the two bad records in the dead-letter topic.
-Where PostgreSQL is installed, a second pipeline (`examples/totals.py`) upserts the results into a table, one row a customer.
-At the end it edits the pipeline and upgrades it, which shows what the edit changes. It leaves no processes or files.
+Where `ottla[registry,avro]` is installed, orders are Avro with the schema of a registry, else JSON. Where PostgreSQL is
+installed, a second pipeline (`examples/totals.py`) upserts the results into a table, one row a customer. At the end it edits the
+pipeline and upgrades it, which shows what the edit changes. It leaves no processes or files.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import logging
 import os
@@ -20,9 +22,11 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,9 +38,11 @@ from rich.table import Table
 # The servers of databases that tests start.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from ottla.client.schema_registry import RegistryOptions, SchemaRegistry
+from ottla.client.schema_values import SchemaValues
 from ottla.pipelines import PipelineError, graph, loading, progress, project, running, session
 from ottla.pipelines.status import status
-from ottla.testing import Broker
+from ottla.testing import Broker, Registry
 from tests.kit.databases import Database, PostgreSQL, driver_jars
 
 if TYPE_CHECKING:
@@ -48,7 +54,16 @@ CUSTOMERS = ("ada", "bohumil", "clara", "dora", "emil", "franz", "grete", "herma
 ORDERS = 9_000
 SECONDS = 30.0
 MALFORMED = b'{"id": 4711, "customer": "franz", "cents": "a lot"'
-NEGATIVE = b'{"id": 4712, "customer": "franz", "cents": -100, "at": "2026-01-01T00:00:00Z"}'
+SCHEMA = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "customer", "type": "string"},
+        {"name": "cents", "type": "long"},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+    ],
+}
 EDIT = ('F.sum("cents")', 'F.sum(F.greatest("cents", F.lit(1000)))')
 """An order counts for at least 10.00."""
 TIMEOUT_S = 240.0
@@ -69,36 +84,62 @@ def client(bootstrap_servers: str, **more: Any) -> dict[str, Any]:
     return {"bootstrap.servers": bootstrap_servers, "reconnect.backoff.max.ms": 200, "logger": logger, **more}
 
 
-def send_orders(bootstrap_servers: str, acknowledged: Tally, half_way: threading.Event) -> None:
+Encode = Callable[[int, str, int, datetime], bytes]
+"""The value of an order: its id, customer, cents and time."""
+
+
+def as_json(number: int, customer: str, cents: int, at: datetime) -> bytes:
+    return json.dumps({"id": number, "customer": customer, "cents": cents, "at": at.isoformat()}).encode()
+
+
+def registry(broker: Broker) -> AbstractContextManager[Registry | None]:
+    """A schema registry; None if what it needs is not installed."""
+    needed = ("fastavro", "jsonschema", "starlette", "uvicorn")
+    return Registry(broker) if all(importlib.util.find_spec(each) for each in needed) else nullcontext()
+
+
+def with_schema(url: str) -> Encode:
+    """Register the schema of orders. They are encoded with it."""
+    values = SchemaValues(SchemaRegistry(RegistryOptions(url)))
+    values.registry.register("orders-value", "AVRO", json.dumps(SCHEMA))
+    schema = values.registry.version("orders-value")
+
+    def encode(number: int, customer: str, cents: int, at: datetime) -> bytes:
+        micros = int(at.timestamp() * 1_000_000)
+        return values.encode(json.dumps({"id": number, "customer": customer, "cents": cents, "at": micros}), schema)
+
+    return encode
+
+
+def send_orders(bootstrap_servers: str, encode: Encode, acknowledged: Tally, half_way: threading.Event) -> None:
     """Produce orders, evenly over SECONDS, with an idempotent producer. Counts those that the broker has acknowledged."""
     producer = Producer(client(bootstrap_servers, **{"acks": "all", "linger.ms": 5, "enable.idempotence": True}))
     chance = random.Random(1883)
 
-    def delivered(error: KafkaError | None, message: Message) -> None:
+    def delivered(customer: str, cents: int, error: KafkaError | None, message: Message) -> None:
         if error is not None:
             raise SystemExit(f"an order was not accepted: {error}")
-        if message.value() not in (MALFORMED, NEGATIVE):
-            order = json.loads(message.value() or b"")
-            acknowledged.orders[order["customer"]] += 1
-            acknowledged.cents[order["customer"]] += order["cents"]
+        if cents > 0:
+            acknowledged.orders[customer] += 1
+            acknowledged.cents[customer] += cents
 
     began = time.monotonic()
     for number in range(ORDERS):
         customer = chance.choice(CUSTOMERS)
-        at = datetime.now(UTC).isoformat()
-        order = {"id": number, "customer": customer, "cents": chance.randrange(100, 20_000), "at": at}
-        producer.produce("orders", key=customer, value=json.dumps(order), on_delivery=delivered)
+        now, cents = datetime.now(UTC), chance.randrange(100, 20_000)
+        order = encode(number, customer, cents, now)
+        producer.produce("orders", key=customer, value=order, on_delivery=partial(delivered, customer, cents))
         if number == ORDERS // 3:
-            producer.produce("orders", key="franz", value=MALFORMED, on_delivery=delivered)
-            producer.produce("orders", key="franz", value=NEGATIVE, on_delivery=delivered)
+            for value in (MALFORMED, encode(4712, "franz", -100, now)):
+                producer.produce("orders", key="franz", value=value, on_delivery=partial(delivered, "franz", 0))
         if number == ORDERS // 2:
             half_way.set()
         producer.poll(max(began + number * SECONDS / ORDERS - time.monotonic(), 0))
     producer.flush()
     # An order of tomorrow moves the watermark and closes today's windows. Its own window stays open and is not counted.
-    tomorrow = {"id": -1, "customer": "nobody", "cents": 0, "at": (datetime.now(UTC) + timedelta(days=1)).isoformat()}
+    tomorrow = encode(-1, "nobody", 0, datetime.now(UTC) + timedelta(days=1))
     for partition in range(3):
-        producer.produce("orders", key="nobody", value=json.dumps(tomorrow), partition=partition)
+        producer.produce("orders", key="nobody", value=tomorrow, partition=partition)
     producer.flush()
 
 
@@ -160,11 +201,23 @@ def upgrade(bootstrap_servers: str, storage: str) -> bool:
 def main() -> int:
     console = Console()
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="ottla-demo-") as storage, Broker() as broker, database() as server:
+    with (
+        tempfile.TemporaryDirectory(prefix="ottla-demo-") as storage,
+        Broker() as broker,
+        registry(broker) as schemas,
+        database() as server,
+    ):
         servers = broker.bootstrap_servers
         for topic, partitions in (("orders", 3), ("revenue", 3), ("orders.dlq", 1)):
             broker.create_topic(topic, partitions)
         console.print(f"demo: broker {servers} ready after {(time.monotonic() - began) * 1000:.0f} ms; starting Spark")
+        encode: Encode = as_json
+        if schemas is None:
+            console.print("demo: orders are JSON: ottla[registry,avro] is not installed")
+        else:
+            os.environ["OTTLA_REGISTRY"] = schemas.url
+            encode = with_schema(schemas.url)
+            console.print(f"demo: orders are Avro, their schema is in the registry {schemas.url}")
         settings = project.override(project.read(PIPELINE), bootstrap_servers=servers, storage=storage, trigger="500 ms")
         plan = graph.plan(loading.load(PIPELINE))
         try:
@@ -176,7 +229,7 @@ def main() -> int:
         console.print(f"demo: Spark ready after {time.monotonic() - began:.0f} s; starting the pipeline {PIPELINE.name}")
 
         acknowledged, seen, half_way = Tally(), Tally(), threading.Event()
-        sender = threading.Thread(target=send_orders, args=(servers, acknowledged, half_way), daemon=True)
+        sender = threading.Thread(target=send_orders, args=(servers, encode, acknowledged, half_way), daemon=True)
         run = running.PipelineRun(spark, settings, plan)
         watch = progress.Watch(f"{settings.name}.", run.sinks)
         listener = progress.listen(spark, watch)

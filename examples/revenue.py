@@ -1,15 +1,19 @@
 """Revenue by customer, every five seconds: the pipeline of `make demo`.
 
 A window is written when it can no longer change, ten seconds of event time after its end. Records that do not parse, and orders
-of less than nothing, go to `orders.dlq`.
+of less than nothing, go to `orders.dlq`. If OTTLA_REGISTRY is the address of a registry, orders are Avro with its schema, else
+JSON.
 """
+
+import os
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ottla import pipelines as p
 
-orders = p.source("orders", p.json("id long, customer string, cents long, at timestamp"), dead_letter="orders.dlq")
+avro, json = p.avro(subject="orders-value"), p.json("id long, customer string, cents long, at timestamp")
+orders = p.source("orders", avro if "OTTLA_REGISTRY" in os.environ else json, dead_letter="orders.dlq")
 
 
 @p.flow(orders)
