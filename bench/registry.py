@@ -2,9 +2,12 @@
 
     python -m bench registry [--schemas 100000] [--clients 8] [--seconds 10]
     python -m bench registry --values
+    python -m bench registry --spark [--rows 1000000]
 
 `--values`: CPU seconds of decoding Avro values, beside fastavro and, where its package has what it needs, Confluent's
-deserializer. Else one Ottla broker, one registry, and clients in processes of their own, all on this machine.
+deserializer. `--spark`: rows a second of Avro values with schema ids in Spark, beside Spark's `from_avro` on what is behind the
+ids: a column of a table, and a topic, which Spark's own connector reads for `from_avro`. Else one Ottla broker, one registry, and
+clients in processes of their own, all on this machine.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -108,20 +112,18 @@ ORDER = {
 ROWS = 10_000
 
 
-def values() -> None:
+def framed_orders(count: int, schema_id: int = 1) -> list[bytes]:
+    """Values of ORDER with their schema's id."""
     import io
 
     import fastavro
-    import pyarrow as pa
 
-    from ottla.pipelines import avro_arrow
     from ottla.schemas.framing import PREFIX_BYTES, write_id
-    from ottla.schemas.work import SchemaText
 
     parsed = fastavro.parse_schema(ORDER)
     framed = []
-    for number in range(ROWS):
-        out = io.BytesIO(write_id(1))
+    for number in range(count):
+        out = io.BytesIO(write_id(schema_id))
         out.seek(PREFIX_BYTES)
         row = {
             "id": number,
@@ -132,6 +134,74 @@ def values() -> None:
         more = {"at": 1_767_225_600_000_000 + number, "status": "NEW", "lines": number % 20, "paid": number % 2 == 0}
         fastavro.schemaless_writer(out, parsed, row | more)
         framed.append(out.getvalue())
+    return framed
+
+
+def in_spark(rows: int) -> None:
+    import tempfile
+
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from pyspark.sql import functions as F
+    from pyspark.sql.avro.functions import from_avro
+
+    from ottla import pipelines as p
+    from ottla.client.schema_registry import RegistryOptions, SchemaRegistry
+    from ottla.pipelines import session
+    from ottla.schemas.framing import PREFIX_BYTES
+    from tests.kit.peers import spark_avro_jars, spark_connector_jars
+
+    jars = ",".join(map(str, spark_connector_jars() + spark_avro_jars()))
+    with Broker() as broker, Registry(broker) as registry, tempfile.TemporaryDirectory() as folder:
+        with SchemaRegistry(RegistryOptions(registry.url)) as client:
+            schema_id = client.register("orders-value", "AVRO", json.dumps(ORDER))
+        column = pa.array(framed_orders(ROWS, schema_id), pa.binary())
+        for part in range(0, rows, ROWS):
+            pq.write_table(pa.table({"value": column}), f"{folder}/{part}.parquet", compression="none")
+        spark = session.start("bench", "local[2]", {"spark.driver.memory": "1g", "spark.jars": jars})
+        servers = {"kafka.bootstrap.servers": broker.bootstrap_servers}
+        broker.create_topic("orders", 4)
+        table = spark.read.parquet(folder)
+        table.write.format("ottla").options(**servers).option("topic", "orders").mode("append").save()
+        value = p.avro(subject="orders-value", registry=registry.url)
+
+        def stripped(frame: Any) -> Any:
+            payload = F.expr(f"substring(value, {PREFIX_BYTES + 1})")
+            return frame.select(from_avro(payload, json.dumps(ORDER)).alias("order")).select("order.*")
+
+        def topic(format: str, **options: str) -> Any:
+            return spark.read.format(format).options(**servers, **options).option("subscribe", "orders").load()
+
+        url = {"registry.url": registry.url}
+        cases: dict[str, Callable[[], Any]] = {
+            "table, from_registry": lambda: table.select(p.from_registry("value", value).alias("order")).select("order.*"),
+            "table, Spark's from_avro on the bytes behind the id": lambda: stripped(table),
+            "table, bytes alone": lambda: table,
+            'topic, format("ottla") with registry.url': lambda: topic("ottla", **url).select("value.*"),
+            'topic, format("kafka") and from_avro': lambda: stripped(topic("kafka")),
+            'topic, format("ottla"), bytes alone': lambda: topic("ottla").select("value"),
+        }
+        for name, made in cases.items():
+            times = []
+            for _ in range(4):
+                began = time.perf_counter()
+                made().write.format("noop").mode("overwrite").save()
+                times.append(time.perf_counter() - began)
+            print(f"{name}: {rows / min(times[1:]):,.0f} rows/s", flush=True)
+        spark.stop()
+
+
+def values() -> None:
+    import io
+
+    import fastavro
+    import pyarrow as pa
+
+    from ottla.pipelines import avro_arrow
+    from ottla.schemas.framing import PREFIX_BYTES
+    from ottla.schemas.work import SchemaText
+
+    parsed, framed = fastavro.parse_schema(ORDER), framed_orders(ROWS)
     root = avro_arrow.root(SchemaText("AVRO", json.dumps(ORDER)))
     kinds = (pa.int64(), pa.string(), pa.float64(), pa.string(), pa.timestamp("us", "UTC"), pa.string(), pa.int32(), pa.bool_())
     names = [*(field["name"] for field in ORDER["fields"]), "reason"]  # type: ignore[index]
@@ -179,9 +249,14 @@ def main(words: list[str]) -> None:
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--values", action="store_true")
+    parser.add_argument("--spark", action="store_true")
+    parser.add_argument("--rows", type=int, default=1_000_000)
     options = parser.parse_args(words)
     if options.values:
         values()
+        return
+    if options.spark:
+        in_spark(options.rows)
         return
     settings = {"group.initial.rebalance.delay.ms": 0}
     with Broker(settings) as broker, Registry(broker) as registry:

@@ -168,6 +168,14 @@ def spark_connector_jars() -> list[Path]:
     return single_jars("spark-kafka", SPARK_CONNECTOR)
 
 
+SPARK_AVRO = ("org.apache.spark:spark-avro_2.13:4.1.1",)
+"""`from_avro` and `to_avro` of Spark: the newest that Maven Central has."""
+
+
+def spark_avro_jars() -> list[Path]:
+    return single_jars("spark-avro", SPARK_AVRO)
+
+
 def single_jars(folder: str, artifacts: Sequence[str]) -> list[Path]:
     """These jars (`group:name:version`) without their dependencies; fetched once."""
     names = ["{1}-{2}.jar".format(*artifact.split(":")) for artifact in artifacts]
