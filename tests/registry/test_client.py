@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.client.schema_registry import RegistryFailed, RegistryOptions, SchemaRegistry
+from ottla.client.schema_registry import RegistryFailed, RegistryOptions, SchemaRegistry, verdict_words
 from ottla.client.schema_values import NotOfSchema, SchemaValues
 from ottla.runtime.free_ports import free_port
 from ottla.schemas.framing import NotFramed
@@ -113,3 +113,24 @@ def test_values_are_encoded_and_decoded(
         values.decode(b"{}")
     with pytest.raises(NotOfSchema):
         values.decode(data[:-1])
+
+
+def test_a_verdict_in_words() -> None:
+    """Ours, and with quotes as Confluent's registry writes them."""
+    messages = [
+        "{errorType:'A', description:'the reader's x is gone at /fields/1', additionalInfo:'keep x'}",
+        '{errorType:"READER_FIELD_MISSING", description:"The field x", additionalInfo:"x"}',
+        '{errorType:"PROPERTY_ADDED", description:"a property"}',
+        "{oldSchemaVersion: 3}",
+        "{oldSchema: '{}'}",
+        "{validateFields: 'false', compatibility: 'FULL'}",
+        "{compatibility: 'FULL'}",
+    ]
+    assert verdict_words(messages) == [
+        "the reader's x is gone at /fields/1: keep x",
+        "The field x: x",
+        "a property",
+        "compared with version 3",
+        "{validateFields: 'false', compatibility: 'FULL'}",
+        "compatibility is FULL",
+    ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import re
 import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -30,6 +31,10 @@ _SETTINGS: Final = {
 }
 _NEWER: Final = "Confluent-Accept-Unknown-Properties"
 """Asks for the fields of answers that clients did not always know, such as `guid`."""
+_CONFLICT: Final = re.compile(
+    r"""\{errorType:['"].*?['"], description:['"](?P<what>.*?)['"](?:, additionalInfo:['"](?P<remedy>.*)['"])?\}""", re.DOTALL
+)
+_PLAIN: Final = re.compile(r"\{(oldSchemaVersion|compatibility): '?(\w+)'?\}")
 _RETRIED: Final = frozenset({408, 429, 502, 503, 504})
 
 
@@ -126,6 +131,19 @@ def _rules(rule_set: Mapping[str, Any] | None) -> list[Rule]:
         for each in listed
         if not each.get("disabled") and {*(each.get("onFailure") or "").upper().split(",")} != {"NONE"}
     ]
+
+
+def verdict_words(messages: Iterable[str]) -> list[str]:
+    """What a registry says of a schema that does not fit, without the form of Confluent's messages and without the old schema."""
+    found = []
+    for message in messages:
+        if conflict := _CONFLICT.fullmatch(message):
+            found.append(f"{conflict['what']}: {conflict['remedy']}" if conflict["remedy"] else conflict["what"])
+        elif plain := _PLAIN.fullmatch(message):
+            found.append(f"compared with version {plain[2]}" if plain[1] == "oldSchemaVersion" else f"{plain[1]} is {plain[2]}")
+        elif not message.startswith("{oldSchema:"):
+            found.append(message)
+    return found
 
 
 class SchemaRegistry:

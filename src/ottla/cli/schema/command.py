@@ -153,7 +153,9 @@ def check(
         print("compatible")
     else:
         print("incompatible")
-        for message in messages:
+        from ottla.client.schema_registry import verdict_words
+
+        for message in verdict_words(messages):
             print(f"  {message}")
     if not compatible:
         raise typer.Exit(_INCOMPATIBLE)

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from ottla.cli.console.settings import Role
 from ottla.cli.schema.text import difference, pretty
-from ottla.client.schema_registry import Registered, RegistryFailed, SchemaRegistry
+from ottla.client.schema_registry import Registered, RegistryFailed, SchemaRegistry, verdict_words
 from ottla.console.console import Console
 from ottla.console.endpoint import Answer, Call, Endpoint, Param, bad
 from ottla.console.schema import BOOLEAN, INTEGER, OBJECT, STRING, document, listed, maybe, one_of, request
@@ -189,7 +189,7 @@ def _check(
     query = {"verbose": "true", **({"normalize": "true"} if normalize else {})}
     path = f"/compatibility{_at(subject)}/versions"
     answer = client.request("POST", path, body, query)
-    found = {"compatible": bool(answer["is_compatible"]), "messages": [str(each) for each in answer.get("messages") or ()]}
+    found = {"compatible": bool(answer["is_compatible"]), "messages": verdict_words(map(str, answer.get("messages") or ()))}
     try:
         known = client.lookup(subject, schema_type, text, references)
     except RegistryFailed as error:

@@ -93,17 +93,6 @@ function Subject({ subject }) {
   <//>`;
 }
 
-/** What a registry says of a schema that does not fit, in words. The old schema is on the page. */
-function said(messages) {
-  return (messages ?? []).flatMap((message) => {
-    const [, , what, remedy] = message.match(/^\{errorType:['"](.*?)['"], description:['"](.*)['"], additionalInfo:['"](.*)['"]\}$/s) ?? [];
-    if (what) return [`${what}: ${remedy}`];
-    const [, version] = message.match(/^\{oldSchemaVersion: (\d+)\}$/) ?? [];
-    if (version) return [`Compared with version ${version}`];
-    return message.startsWith("{oldSchema:") ? [] : [message.replace(/^\{compatibility: '(\w+)'\}$/, "The compatibility is $1")];
-  });
-}
-
 function Add({ known, like, onClose }) {
   const [subject, setSubject] = useState(known ?? "");
   const [type, setType] = useState(like?.type ?? "AVRO");
@@ -123,7 +112,7 @@ function Add({ known, like, onClose }) {
     ${!known && html`<${Field} label="Subject" hint="TOPIC-value or TOPIC-key"><input value=${subject} autofocus autocomplete="off" spellcheck=${false} onInput=${(event) => change(setSubject)(event.currentTarget.value)} /><//>
       <${Field} label="Type"><${Select} label="Type" value=${type} options=${TYPES} onChange=${change(setType)} /><//>`}
     <${Field} label=${`Schema (${TYPES.find(([id]) => id === type)?.[1] ?? type})`}><textarea rows="18" class="mono" spellcheck=${false} value=${schema} onInput=${(event) => change(setSchema)(event.currentTarget.value)}></textarea><//>
-    ${check && html`<div class=${check.compatible ? "good" : "error-box"} role="status">${check.compatible ? (check.version ? `It is version ${check.version} already.` : "It fits the compatibility of the subject.") : "It does not fit:"}<ul>${said(check.messages).map((message, i) => html`<li key=${i}>${message}</li>`)}</ul></div>`}
+    ${check && html`<div class=${check.compatible ? "good" : "error-box"} role="status">${check.compatible ? (check.version ? `It is version ${check.version} already.` : "It fits the compatibility of the subject.") : "It does not fit:"}<ul>${check.messages.map((message, i) => html`<li key=${i}>${message}</li>`)}</ul></div>`}
     ${check?.compatible && like && html`<${Diff} before=${datum(like.schema)} after=${datum(schema)} />`}
   <//>`;
 }
