@@ -79,9 +79,18 @@ def test_a_record_shows_its_schema(console: Console, open_page: Open) -> None:
     page.see("AVRO, schema id")
 
 
-def test_the_table_of_partitions_fits(console: Console, open_page: Open) -> None:
-    page = open_page(console.url, "/topics/orders", width=1280)
-    page.see("High watermark", "Size", "Epoch")
+@pytest.mark.parametrize(
+    ("path", "shows"),
+    [
+        ("/topics/orders", ("High watermark", "Size", "Epoch")),
+        ("/topics", ("orders", "In time", "Cleanup")),
+        ("/groups", ("In time", "Coordinator")),
+        ("/dead-letters", ("Not replayed", "Of pipelines")),
+    ],
+)
+def test_a_table_fits(console: Console, open_page: Open, path: str, shows: tuple[str, ...]) -> None:
+    page = open_page(console.url, path, width=1280)
+    page.see(*shows)
     widths = "[...document.querySelectorAll('.table-box')].map((box) => [box.scrollWidth, box.clientWidth])"
     assert [each[0] - each[1] for each in page.page.evaluate(widths)] == [0]
     cut = "[...document.querySelectorAll('th, th *')].filter((one) => one.scrollWidth > one.clientWidth && one.clientWidth)"
