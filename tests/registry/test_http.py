@@ -306,3 +306,27 @@ def test_sr11_nesting_over_the_limit(client: Client, subject: str) -> None:
     assert client.error("POST", f"/subjects/{subject}/versions", {"schema": deep}) == 42201
     answer = client.http.post(f"/subjects/{subject}/versions", content="[" * 100_000)
     assert answer.status_code == 400
+
+
+def test_sr04_a_schema_with_its_references_in_its_text_is_the_same(client: Client, subject: str) -> None:
+    """As Java's serializers send Avro schemas. A reference to version -1 is one to the latest."""
+    inner = {"type": "record", "name": "Inner", "fields": [{"name": "x", "type": "int"}]}
+
+    def outer(kind: object) -> str:
+        fields = [{"name": "a", "type": kind}, {"name": "b", "type": "Inner"}]
+        return json.dumps({"type": "record", "name": "Outer", "fields": fields})
+
+    client.register("any", STRING, path=f"/contexts/.{subject}")  # has no such reference
+    client.register(f"{subject}-inner", inner)
+    reference = {"name": "Inner", "subject": f"{subject}-inner", "version": 1}
+    first = client.register(subject, outer("Inner"), references=[reference])
+    assert client.register(subject, outer(inner)) == first
+    latest = {"schema": outer("Inner"), "references": [{**reference, "version": -1}]}
+    for body in ({"schema": outer(inner)}, latest):
+        status, found = client.call("POST", f"/subjects/{subject}", body)
+        assert (status, found.get("version"), found.get("references")) == (200, 1, [reference])
+    assert client.get(f"/subjects/{subject}/versions") == [1]
+    other = {**inner, "fields": [{"name": "x", "type": "int"}, {"name": "y", "type": "int", "default": 0}]}
+    assert client.error("POST", f"/subjects/{subject}", {"schema": outer(other)}) == 40403
+    client.register(f"{subject}-inner", other)
+    assert client.error("POST", f"/subjects/{subject}", latest) == 40403

@@ -30,7 +30,7 @@ from ottla.registry.references import resolve, text_of
 from ottla.registry.state import State, digest_of
 from ottla.registry.workers import Workers
 from ottla.schemas.compatibility import LENIENT, Conflict, compared
-from ottla.schemas.model import Reference
+from ottla.schemas.model import AVRO, Reference
 from ottla.schemas.work import Described, SchemaText
 
 T = TypeVar("T")
@@ -118,6 +118,7 @@ class Registry:
         self._canonical: OrderedDict[tuple[bytes, str], bytes | None] = OrderedDict()
         """By the GUID and type of a schema in the log: its GUID with our canonical text; None if it does not parse."""
         self._described: OrderedDict[tuple[SchemaText, bool], Described] = OrderedDict()
+        self._inlined_texts: OrderedDict[SchemaText, str] = OrderedDict()
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self, membership: Membership, read_timeout_s: float) -> None:
@@ -297,9 +298,31 @@ class Registry:
         for each in reversed(await self._parsing(alike)):
             if self._canonical.get(_content_key(each)) == guid:
                 return each
-            if (each.text, each.references) == (schema.text, schema.references) and metadata.is_same(schema, each):
+            if metadata.is_same(schema, each) and await self._means_the_same(schema, each):
                 return each
         return None
+
+    async def _means_the_same(self, schema: SchemaVersion, known: SchemaVersion) -> bool:
+        """Whether two schemas differ in the form of their references at most: version -1 is the latest, and the Avro schemas that
+        a client's serializer sends have what they refer to in their text."""
+        if self._numbered(schema) == self._numbered(known):
+            return schema.text == known.text
+        return not schema.references and schema.schema_type == AVRO and schema.text == await self._inlined(known)
+
+    def _numbered(self, schema: SchemaVersion) -> list[Reference]:
+        """The references, the latest version by its number."""
+        targets = [(each, self.state.target(schema.subject, each)) for each in schema.references]
+        return [each if found is None else Reference(each.name, found.subject, found.version) for each, found in targets]
+
+    async def _inlined(self, known: SchemaVersion) -> str:
+        """The text of an Avro schema with what it refers to."""
+        schema = text_of(self.state, known)
+        text = self._inlined_texts.get(schema)
+        if text is None:
+            text = await self._workers.run("formatted", schema, "resolved")
+            assert text is not None
+            _remember(self._inlined_texts, schema, text, _DESCRIBED_MAX)
+        return text
 
     async def _parsing(self, versions: Sequence[SchemaVersion]) -> list[SchemaVersion]:
         """Those that parse. The others came from another registry; they are named once."""

@@ -63,6 +63,9 @@ async def look_up(call: Call) -> object:
     subject, request, deleted = call.subject, call.schema_request(), call.flag("deleted")
     found = None
     for name in _in_contexts(call, subject):
+        # In a context that has not this subject the schema's references may be missing too.
+        if name != subject and not call.registry.state.has_subject(name, deleted=deleted):
+            continue
         found = await call.registry.find(name, request, normalize=call.flag("normalize"), deleted=deleted)
         if found is not None:
             break
