@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,6 +11,7 @@ from ottla.cli.connection import Connection
 from ottla.cli.failure import EXIT_USAGE, Failure, did_you_mean
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Commands, Json, Yes, confirm
 from ottla.cli.output import counted, note, print_document, print_table
+from ottla.cli.parameters import with_option_groups
 
 if TYPE_CHECKING:
     from ottla.security.acl import AclEntry, ResourcePattern
@@ -40,8 +42,94 @@ Producer = Annotated[bool, typer.Option("--producer", help="What a producer need
 Consumer = Annotated[bool, typer.Option("--consumer", help="What a consumer needs: Read, Describe on topics, Read on its group.")]
 
 
+@dataclass(frozen=True)
+class Resources:
+    """The resources that a command names."""
+
+    topic: Topics = None
+    group: Groups = None
+    transactional_id: Transactions = None
+    cluster: Cluster = False
+    delegation_token: Tokens = None
+    user: Users = None
+
+    def patterns(self, *, prefixed: bool) -> list[ResourcePattern]:
+        from ottla.security import acl
+
+        pattern = acl.PREFIXED if prefixed else acl.LITERAL
+        named = [
+            (acl.TOPIC, self.topic),
+            (acl.GROUP, self.group),
+            (acl.TRANSACTIONAL_ID, self.transactional_id),
+            (acl.DELEGATION_TOKEN, self.delegation_token),
+            (acl.USER, [_principal(each) for each in self.user or []]),
+        ]
+        found = [acl.ResourcePattern(kind, name, pattern) for kind, names in named for name in names or []]
+        return found + ([acl.ResourcePattern(acl.CLUSTER, acl.CLUSTER_NAME)] if self.cluster else [])
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Who may do what with the resources, from where."""
+
+    principal: Principals = None
+    operation: Operations = None
+    prefixed: Prefixed = False
+    host: Host = None
+    deny: Deny = False
+    producer: Producer = False
+    consumer: Consumer = False
+
+    def entries(self, resources: Resources) -> list[tuple[ResourcePattern, AclEntry]]:
+        """Each resource with each entry that it gets."""
+        from ottla.security.acl import ALLOW, DENY, AclEntry
+
+        patterns, host = resources.patterns(prefixed=self.prefixed), self.host or "*"
+        if not patterns:
+            raise Failure("name a resource", "--topic, --group, --transactional-id, --cluster, …", exit_code=EXIT_USAGE)
+        if not self.principal:
+            raise Failure("name a principal", "--principal alice", exit_code=EXIT_USAGE)
+        if (self.producer or self.consumer) and (self.operation or self.deny):
+            raise Failure("--producer and --consumer choose the operations themselves", exit_code=EXIT_USAGE)
+        if self.producer or self.consumer:
+            pairs = [pair for pattern in patterns for pair in _of_client(pattern, self.producer, self.consumer)]
+        else:
+            if not self.operation:
+                raise Failure("name an operation", "--operation Read, or --producer, or --consumer", exit_code=EXIT_USAGE)
+            pairs = [(pattern, operation_of(each)) for pattern in patterns for each in self.operation]
+        _require_effect(pairs, host)
+        permission = DENY if self.deny else ALLOW
+        return [
+            (pattern, AclEntry(_principal(who), _address(host), what, permission))
+            for pattern, what in dict.fromkeys(pairs)
+            for who in self.principal
+        ]
+
+    def choices(self, resources: Resources) -> list[tuple[ResourcePattern, AclChoice]]:
+        """Which entries of each resource to remove."""
+        from ottla.security.acl import ALLOW, ANY, DENY
+
+        if self.producer or self.consumer:
+            return [
+                (pattern, (entry.principal, self.host, entry.operation, entry.permission))
+                for pattern, entry in self.entries(resources)
+            ]
+        permission = DENY if self.deny else (ALLOW if self.operation else ANY)
+        operations = [operation_of(each) for each in self.operation or []] or [ANY]
+        principals: list[str | None] = [_principal(each) for each in self.principal or []] or [None]
+        where = _address(self.host) if self.host is not None else None
+        return [
+            (pattern, (who, where, what, permission))
+            for pattern in resources.patterns(prefixed=self.prefixed)
+            for who in principals
+            for what in operations
+        ]
+
+
 @app.add("list")
+@with_option_groups
 def list_(
+    named: Resources,
     check: Annotated[
         tuple[str, str, str] | None,
         typer.Option(
@@ -51,12 +139,6 @@ def list_(
         ),
     ] = None,
     principal: Principals = None,
-    topic: Topics = None,
-    group: Groups = None,
-    transactional_id: Transactions = None,
-    cluster: Cluster = False,
-    delegation_token: Tokens = None,
-    user: Users = None,
     host: Host = None,
     bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
     command_config: CommandConfig = None,
@@ -67,7 +149,7 @@ def list_(
     if check is not None:
         _check(connection, *check, host or "*", json_output)
         return
-    resources = _resources(topic, group, transactional_id, cluster, delegation_token, user, prefixed=False)
+    resources = named.patterns(prefixed=False)
     rows = acls_of(connection, resources)
     wanted = {_principal(each) for each in principal or []}
     rows = [(pattern, entry) for pattern, entry in rows if not wanted or entry.principal in wanted]
@@ -81,28 +163,15 @@ def list_(
 
 
 @app.add("add", changes=True)
+@with_option_groups
 def add(
-    principal: Principals = None,
-    operation: Operations = None,
-    topic: Topics = None,
-    group: Groups = None,
-    transactional_id: Transactions = None,
-    cluster: Cluster = False,
-    delegation_token: Tokens = None,
-    user: Users = None,
-    prefixed: Prefixed = False,
-    host: Host = None,
-    deny: Deny = False,
-    producer: Producer = False,
-    consumer: Consumer = False,
+    rules: Rules,
+    resources: Resources,
     bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
     command_config: CommandConfig = None,
 ) -> None:
     """Add ACLs. They hold on all brokers when the command returns."""
-    wanted = _wanted(
-        _resources(topic, group, transactional_id, cluster, delegation_token, user, prefixed=prefixed),
-        operation, principal, host or "*", deny, producer, consumer,
-    )  # fmt: skip
+    wanted = rules.entries(resources)
     connection = Connection(bootstrap_servers, command_config)
     create_acls(connection, wanted)
     note(f"added {counted(len(wanted), 'ACL')}")
@@ -133,40 +202,17 @@ def create_acls(connection: Connection, wanted: list[tuple[ResourcePattern, AclE
 
 
 @app.add("remove", changes=True)
+@with_option_groups
 def remove(
-    principal: Principals = None,
-    operation: Operations = None,
-    topic: Topics = None,
-    group: Groups = None,
-    transactional_id: Transactions = None,
-    cluster: Cluster = False,
-    delegation_token: Tokens = None,
-    user: Users = None,
-    prefixed: Prefixed = False,
-    host: Host = None,
-    deny: Deny = False,
-    producer: Producer = False,
-    consumer: Consumer = False,
+    rules: Rules,
+    resources: Resources,
     yes: Yes = False,
     bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
     command_config: CommandConfig = None,
     json_output: Json = False,
 ) -> None:
     """Remove ACLs: those of exactly these resources, and of all principals, operations and hosts that are not named."""
-    from ottla.security.acl import ALLOW, ANY, DENY
-
-    resources = _resources(topic, group, transactional_id, cluster, delegation_token, user, prefixed=prefixed)
-    if producer or consumer:
-        pairs: list[tuple[ResourcePattern, AclChoice]] = [
-            (pattern, (entry.principal, host, entry.operation, entry.permission))
-            for pattern, entry in _wanted(resources, operation, principal, host or "*", deny, producer, consumer)
-        ]
-    else:
-        permission = DENY if deny else (ALLOW if operation else ANY)
-        operations = [operation_of(each) for each in operation or []] or [ANY]
-        principals: list[str | None] = [_principal(each) for each in principal or []] or [None]
-        where = _address(host) if host is not None else None
-        pairs = [(pattern, (who, where, what, permission)) for pattern in resources for who in principals for what in operations]
+    pairs = rules.choices(resources)
     if not pairs:
         raise Failure("name the resources whose ACLs to remove", "--topic, --group, --cluster, …", exit_code=EXIT_USAGE)
     confirm(f"Remove the ACLs of {', '.join(sorted({str(pattern) for pattern, _ in pairs}))}?", yes)
@@ -294,63 +340,6 @@ def acl_document(pattern: ResourcePattern, entry: AclEntry) -> dict[str, str]:
 
 
 # What the options mean
-
-
-def _resources(
-    topics: list[str] | None,
-    groups: list[str] | None,
-    transactional_ids: list[str] | None,
-    cluster: bool,
-    tokens: list[str] | None,
-    users: list[str] | None,
-    *,
-    prefixed: bool,
-) -> list[ResourcePattern]:
-    from ottla.security import acl
-
-    pattern = acl.PREFIXED if prefixed else acl.LITERAL
-    named = [
-        (acl.TOPIC, topics),
-        (acl.GROUP, groups),
-        (acl.TRANSACTIONAL_ID, transactional_ids),
-        (acl.DELEGATION_TOKEN, tokens),
-        (acl.USER, [_principal(each) for each in users or []]),
-    ]
-    found = [acl.ResourcePattern(kind, name, pattern) for kind, names in named for name in names or []]
-    return found + ([acl.ResourcePattern(acl.CLUSTER, acl.CLUSTER_NAME)] if cluster else [])
-
-
-def _wanted(
-    resources: list[ResourcePattern],
-    operation: list[str] | None,
-    principal: list[str] | None,
-    host: str,
-    deny: bool,
-    producer: bool,
-    consumer: bool,
-) -> list[tuple[ResourcePattern, AclEntry]]:
-    """Each resource with each entry that it gets."""
-    from ottla.security.acl import ALLOW, DENY, AclEntry
-
-    if not resources:
-        raise Failure("name a resource", "--topic, --group, --transactional-id, --cluster, …", exit_code=EXIT_USAGE)
-    if not principal:
-        raise Failure("name a principal", "--principal alice", exit_code=EXIT_USAGE)
-    if (producer or consumer) and (operation or deny):
-        raise Failure("--producer and --consumer choose the operations themselves", exit_code=EXIT_USAGE)
-    if producer or consumer:
-        pairs = [pair for pattern in resources for pair in _of_client(pattern, producer, consumer)]
-    else:
-        if not operation:
-            raise Failure("name an operation", "--operation Read, or --producer, or --consumer", exit_code=EXIT_USAGE)
-        pairs = [(pattern, operation_of(each)) for pattern in resources for each in operation]
-    _require_effect(pairs, host)
-    permission = DENY if deny else ALLOW
-    return [
-        (pattern, AclEntry(_principal(who), _address(host), what, permission))
-        for pattern, what in dict.fromkeys(pairs)
-        for who in principal
-    ]
 
 
 def _require_effect(pairs: list[tuple[ResourcePattern, int]], host: str) -> None:
