@@ -2,7 +2,7 @@
 
     python -m bench.metrics                # all three: scrape, requests, instructions
     python -m bench.metrics scrape         # 1,000 partitions and 200 groups: time of a scrape, longest stall of the loop
-    python -m bench.metrics requests       # requests per second of CPU: without metrics, and with them and a scrape each second
+    python -m bench.metrics requests       # requests per second: without metrics, and with them and a scrape each second
     python -m bench.metrics instructions   # CPU instructions of a request without and with metrics (bench.instructions)
 
 `scrape` runs a broker in this process, `requests` two brokers as processes whose clients take turns. Instructions do not depend
@@ -12,13 +12,13 @@ on what else the machine does, CPU time hardly.
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import sys
 import time
 import urllib.request
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 from bench import answer_help
 from bench.inside import PARTITIONS, produce_frame, started
@@ -38,7 +38,7 @@ GROUPS = 200
 SCRAPES = 10
 ROUNDS = 8
 ROUND_S = 3.0
-CONNECTIONS = 4
+CONNECTIONS = 64
 KINDS = ["produce", "fetch"]
 
 
@@ -110,44 +110,56 @@ def requests() -> None:
     with Broker() as without, Broker({"metrics.listener": address}) as measured:
         for broker in (without, measured):
             broker.create_topic("t", PARTITIONS)
-        per_second: dict[str, list[float]] = {"without": [], "with": []}
+            produced(broker, None)
+        rounds: dict[str, list[Produced]] = {"without": [], "with": []}
         for _ in range(ROUNDS):
-            per_second["without"].append(produced(without, None))
-            per_second["with"].append(produced(measured, address))
-    base = median(per_second["without"])
-    for name, values in per_second.items():
+            rounds["without"].append(produced(without, None))
+            rounds["with"].append(produced(measured, address))
+    base = [median(column) for column in zip(*rounds["without"], strict=True)]
+    for name, values in rounds.items():
+        second, cpu_second, load = (median(column) for column in zip(*values, strict=True))
+        more, more_of_cpu = 100 * (second - base[0]) / base[0], 100 * (cpu_second - base[1]) / base[1]
         print(
-            f"{name:8} metrics: {median(values):8.0f} requests per second of CPU {100 * (median(values) - base) / base:+5.1f} %"
+            f"{name:8} metrics: {second:8.0f} requests per second {more:+5.1f} %, "
+            f"{cpu_second:8.0f} per second of CPU {more_of_cpu:+5.1f} %, broker at {load:.0%} of a core"
         )
 
 
-def produced(broker: Broker, address: str | None) -> float:
-    """Produce requests per second of the broker's CPU, one at a time on some connections."""
+def produced(broker: Broker, address: str | None) -> Produced:
+    """Produce requests on many connections, one on its way on each, so that the broker always has the next one."""
     host, _, port = broker.bootstrap_servers.partition(":")
     sockets = [socket.create_connection((host, int(port))) for _ in range(CONNECTIONS)]
-    frames = [bytes(frame) for frame in (produce_frame(at, 1, 9) for at in range(CONNECTIONS))]
-    done, begun_cpu, until, scrape_at = 0, cpu_s(broker), time.monotonic() + ROUND_S, time.monotonic()
-    while time.monotonic() < until:
-        for connection, frame in zip(sockets, frames, strict=True):
-            connection.sendall(frame)
-        for connection in sockets:
-            size = int.from_bytes(connection.recv(4, socket.MSG_WAITALL), "big")
+    frames = [bytes(produce_frame(at % PARTITIONS, 1, 9)) for at in range(CONNECTIONS)]
+    for connection, frame in zip(sockets, frames, strict=True):
+        connection.sendall(frame)
+    sizes = [4 + int.from_bytes(each.recv(4, socket.MSG_WAITALL | socket.MSG_PEEK), "big") for each in sockets]
+    done, begun, begun_cpu = 0, time.monotonic(), cpu_s(broker)
+    scrape_at = begun
+    while time.monotonic() < begun + ROUND_S:
+        for connection, frame, size in zip(sockets, frames, sizes, strict=True):
             connection.recv(size, socket.MSG_WAITALL)
-            done += 1
+            connection.sendall(frame)
+        done += CONNECTIONS
         if address is not None and time.monotonic() >= scrape_at:
             scrape_at += 1.0
             lines_of(address)
-    spent = cpu_s(broker) - begun_cpu
+    took_s, spent_s = time.monotonic() - begun, cpu_s(broker) - begun_cpu
     for connection in sockets:
         connection.close()
-    return done / spent
+    return Produced(done / took_s, done / spent_s, spent_s / took_s)
+
+
+class Produced(NamedTuple):
+    per_second: float
+    per_cpu_second: float
+    load: float
+    """CPU seconds of the broker per second."""
 
 
 def cpu_s(broker: Broker) -> float:
-    """User and system time of a broker's process."""
+    """The time that the threads of a broker ran."""
     assert broker.process is not None
-    fields = Path(f"/proc/{broker.process.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return sum(int(each.read_text().split()[0]) for each in Path(f"/proc/{broker.process.pid}/task").glob("*/schedstat")) / 1e9
 
 
 # Instructions

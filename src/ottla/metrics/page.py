@@ -49,7 +49,8 @@ histogram_quantile(0.99, sum by (request, le) (rate(ottla_request_time_seconds_b
 ```
 
 A topic has its metrics as long as this broker has a replica of it. Metrics of things a broker does not have are left out. A
-scrape is made in slices of a millisecond, between which requests are served; `python -m bench.metrics` measures what it costs.
+scrape is made in slices of a millisecond, between which requests are served. With metrics and a scrape each second a broker
+answers 1.2% fewer Produce requests of 64 connections (`python -m bench.metrics requests`).
 """
 
 
