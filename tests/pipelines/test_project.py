@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 from pathlib import Path
 
@@ -119,6 +120,32 @@ def test_a_java_is_found_or_the_message_says_what_to_install(tmp_path: Path, mon
     assert "ottla[java]" in (caught.value.hint or "")
     with pytest.raises(PipelineError, match="is Java 8"):
         java.java_home({**empty, "JAVA_HOME": str(old)})
+
+
+@pytest.mark.parametrize(
+    ("program", "problem"),
+    [("exec sleep 60", "gave no answer in 0.2 s"), ("kill -KILL $$", "was killed by signal 9"), (None, "could not be started")],
+)
+def test_a_java_that_a_loaded_machine_cannot_ask_is_not_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str | None, problem: str
+) -> None:
+    home = fake_java(tmp_path / "slow", "17")
+    if program is not None:
+        (home / "bin" / "java").write_text(f"#!/bin/sh\n{program}\n")
+    else:
+
+        def run(*_: object, **__: object) -> None:
+            raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+        monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(java, "_ANSWER_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(java, "_packaged", lambda: None)
+    environment = {"PATH": str(tmp_path), "JAVA_HOME": str(home)}
+    with pytest.raises(PipelineError, match=problem) as caught:
+        java.java_home(environment)
+    assert caught.value.hint == "the machine is overloaded, or this Java is broken: try again"
+    (home / "release").write_text('IMPLEMENTOR="Debian"\nJAVA_VERSION="17.0.15"\n')
+    assert java.java_home(environment) == str(home)
 
 
 def test_the_packaged_java_gets_a_wrapper_that_drops_what_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

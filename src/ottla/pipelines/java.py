@@ -6,6 +6,7 @@ as JAVA_HOME, drops that argument.
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import os
 import re
@@ -20,6 +21,7 @@ from ottla.pipelines.failure import PipelineError
 
 VERSIONS = range(17, 26)
 """The releases that Spark 4 runs on."""
+_ANSWER_TIMEOUT_S = 60.0
 _HINT = "install Java 17 or 21 (Debian: openjdk-17-jre-headless; macOS: temurin), or pip install 'ottla[java]'"
 _WRAPPER = """#!/bin/sh
 # Spark asks for a module that this Java does not have, and runs without it too.
@@ -68,15 +70,38 @@ def _lack_of(home: Path) -> str:
 
 @cache
 def version_of(java: str) -> int | None:
-    """The feature version (17 for 17.0.15), or None if it does not run."""
+    """The feature version (17 for 17.0.15), or None if it does not run. PipelineError if the machine has no time or memory to
+    run it, and no file beside it tells its version."""
     try:
-        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    match = re.search(r'version "(\d+)(?:\.(\d+))?', done.stderr + done.stdout)
+        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_ANSWER_TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired:
+        return _version_beside(java, f"gave no answer in {_ANSWER_TIMEOUT_S:g} s")
+    except OSError as error:
+        if error.errno not in (errno.EAGAIN, errno.ENOMEM):
+            return None
+        return _version_beside(java, f"could not be started: {error.strerror}")
+    if done.returncode < 0:
+        return _version_beside(java, f"was killed by signal {-done.returncode}")
+    return _feature(r'version "(\d+)(?:\.(\d+))?', done.stderr + done.stdout)
+
+
+def _feature(pattern: str, text: str) -> int | None:
+    match = re.search(pattern, text)
     if match is None:
         return None
     return int(match[2] or 0) if match[1] == "1" else int(match[1])
+
+
+def _version_beside(java: str, problem: str) -> int:
+    """The version in the file `release` of a Java that could not be asked."""
+    try:
+        text = (Path(java).resolve().parents[1] / "release").read_text()
+    except OSError:
+        text = ""
+    version = _feature(r'JAVA_VERSION="(\d+)(?:\.(\d+))?', text)
+    if version is None:
+        raise PipelineError(f"{java} -version {problem}", hint="the machine is overloaded, or this Java is broken: try again")
+    return version
 
 
 def _packaged() -> Path | None:
