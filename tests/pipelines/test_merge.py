@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from ottla.pipelines.tables import merge
-from ottla.pipelines.tables.databases import column_types, is_assignable
+from ottla.pipelines.tables.changes import is_assignable
+from ottla.pipelines.tables.databases import column_types
 from tests.kit.databases import driver_jars
 from tests.kit.peers import program
 

@@ -275,12 +275,13 @@ def table(
     mode: str = "append",
     key: str | list[str] | tuple[str, ...] = (),
     delete_when: str | None = None,
+    history: bool = False,
     partition_by: str | list[str] | tuple[str, ...] = (),
     options: Mapping[str, object] | None = None,
 ) -> Table:
     """Write a table: `path` is the directory of Parquet, ORC, JSON, CSV or Delta files, or the name of an Iceberg table.
 
-    Delta and Iceberg tables take `mode="upsert"`, `key` and `delete_when` as `jdbc` does.
+    Delta and Iceberg tables take `mode="upsert"`, `key`, `delete_when` and `history` as `jdbc` does.
     """
     place = _place()
     if format not in _FILE_TABLE_FORMATS:
@@ -295,9 +296,9 @@ def table(
         raise PipelineError(
             f"a {format} table cannot be upserted", place, hint=f"use {' or '.join(_UPSERT_FORMATS)}, or p.jdbc(…) for a database"
         )
-    keys = _upsert_key(mode, key, delete_when, place)
+    keys = _upsert_key(mode, key, delete_when, place, history=history)
     columns = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
-    return Table(format, path, columns, _options(options, place), place, mode, keys, delete_when)
+    return Table(format, path, columns, _options(options, place), place, mode, keys, delete_when, history)
 
 
 def jdbc(
@@ -325,7 +326,7 @@ def jdbc(
 
 
 def _upsert_key(
-    mode: str, key: str | list[str] | tuple[str, ...], delete_when: str | None, place: Place, *, history: bool = False
+    mode: str, key: str | list[str] | tuple[str, ...], delete_when: str | None, place: Place, *, history: bool
 ) -> tuple[str, ...]:
     """The columns of the key. PipelineError if it does not fit the mode."""
     if mode not in ("append", "upsert"):

@@ -16,10 +16,9 @@ Invariants
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 from ottla.pipelines import deletes, spark_errors
@@ -30,8 +29,8 @@ from ottla.pipelines.failure import PipelineError, Place
 from ottla.pipelines.marker import Marker
 from ottla.pipelines.secrets import resolved
 from ottla.pipelines.spark_jvm import JdbcConnection, has_class
-from ottla.pipelines.tables import merge
-from ottla.pipelines.tables.merge import CURRENT, FROM, ORDER, TO, VALID_FROM, VALID_TO, Dialect
+from ottla.pipelines.tables import changes, merge
+from ottla.pipelines.tables.merge import VALID_FROM, Dialect
 from ottla.types import ProducerIdAndEpoch
 
 if TYPE_CHECKING:
@@ -41,9 +40,6 @@ if TYPE_CHECKING:
 BATCHES = "ottla_batches"
 """The database table that holds the last batch of each flow."""
 _BATCHES_COLUMNS = "flow VARCHAR(400) NOT NULL PRIMARY KEY, query_id VARCHAR(40), batch_id BIGINT"
-_INTEGERS = ("tinyint", "smallint", "int", "bigint")
-_FLOATS = ("float", "double")
-_TIMES = ("timestamp", "timestamp_ntz")
 
 
 class DatabaseTable:
@@ -65,12 +61,7 @@ class DatabaseTable:
         if table.mode == "append":
             return
         dialect = self._dialect()
-        missing = [name for name in table.key if name not in frame.columns]
-        if missing:
-            raise self._error(
-                f"has no column {missing[0]!r} for the key", f"its columns are {', '.join(frame.columns) or 'none'}"
-            )
-        deletes.condition(frame, table.key, table.delete_when, table.place)
+        changes.check(self.flow, table, frame)
         connection = JdbcConnection(self.spark, self.options)
         try:
             if not connection.has(table.path):
@@ -88,9 +79,6 @@ class DatabaseTable:
                 hint="it works with PostgreSQL, MySQL, MariaDB, H2 and SQL Server",
             )
         return self.dialect
-
-    def _error(self, text: str, hint: str | None = None) -> PipelineError:
-        return PipelineError(f"flow {self.flow.name!r} {text} of table {self.table.path!r}", self.table.place, hint=hint)
 
     def _create(self, connection: JdbcConnection, dialect: Dialect, frame: DataFrame) -> None:
         """As Spark would, with a primary key. Columns that only say whether a row deletes are left out."""
@@ -118,37 +106,11 @@ class DatabaseTable:
 
     def _compare(self, connection: JdbcConnection, frame: DataFrame, found: Mapping[str, str]) -> None:
         table = self.table
-        by_lower = {name.lower(): name for name in found}
-        left_out = deletes.flags(frame, table.delete_when)
-        wanted = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
-        for name, kind in wanted.items():
-            there = by_lower.get(name.lower())
-            if there is None:
-                if name in left_out:
-                    continue
-                raise PipelineError(
-                    f"table {table.path!r} has no column {name!r}, which flow {self.flow.name!r} writes",
-                    table.place,
-                    hint=f"its columns are {', '.join(found)}; add it with ALTER TABLE, or leave it out of the flow",
-                )
-            if not is_assignable(kind, found[there]):
-                raise PipelineError(
-                    f"column {name!r} of table {table.path!r} is {found[there]}, flow {self.flow.name!r} writes {kind}",
-                    table.place,
-                    hint=f'cast it in the flow: F.col("{name}").cast("{found[there]}")',
-                )
-            self._spelling[name] = there
+        self._spelling = changes.columns_of(self.flow, table, frame, found, str.lower)
         uniques = [{name.lower() for name in columns} for columns in connection.unique_keys(table.path)]
         key = {name.lower() for name in table.key}
         names = ", ".join(table.key)
         if table.history:
-            absent = [name for name in (VALID_FROM, VALID_TO, CURRENT) if name not in by_lower]
-            if absent:
-                raise PipelineError(
-                    f"table {table.path!r} has no column {absent[0]!r}, which history=True writes",
-                    table.place,
-                    hint=f"add {VALID_FROM}, {VALID_TO} (timestamps) and {CURRENT} (boolean), or let the flow create the table",
-                )
             if any(unique <= key for unique in uniques):
                 raise PipelineError(
                     f"table {table.path!r} has a unique key on {names}: it cannot hold several versions of a row",
@@ -304,40 +266,18 @@ class DatabaseTable:
             frame.limit(0).write.format("jdbc").options(**self.options).option("dbtable", table.path).mode("append").save()
         found = counted.get
         if found["no_key"]:
-            key = ", ".join(table.key)
-            raise PipelineError(
-                f"flow {self.flow.name!r}: {found['no_key']} rows of the batch have no {key}, the key of table {table.path!r}",
-                table.place,
-                hint='filter them out; a tombstone has its key in the record only: take it from there with columns=("key",)',
-            )
+            raise changes.without_key(self.flow, table, found["no_key"])
         return columns, int(found["rows"])
 
     def _with_changes(self, frame: DataFrame) -> tuple[DataFrame, list[str]]:
         """The rows with their order, and whether they delete; with history, from when to when they are valid."""
-        from pyspark.sql import Window
         from pyspark.sql import functions as F
 
-        table = self.table
-        deleted = deletes.condition(frame, table.key, table.delete_when, table.place).cast("int").alias(DELETED)
-        names = [name for name in frame.columns if name in self._spelling]
-        data = [F.col(f"`{name}`").alias(self._spelling[name]) for name in names]
-        columns = [self._spelling[name] for name in names]
-        # Tasks read topics and partitions in their order, and the records of each by offset.
-        changes = frame.select(*data, deleted, F.monotonically_increasing_id().alias(ORDER))
-        if not table.history:
-            return changes, columns
-        key = [F.col(f"`{self._spelling[name]}`") for name in table.key]
-        by_key = Window.partitionBy(*key).orderBy(ORDER)
-        values = F.struct(DELETED, *(F.when(F.col(DELETED) == 0, F.col(f"`{name}`")).alias(name) for name in columns))
-        before = F.lag(values).over(by_key)
-        changes = changes.withColumn("_ottla_same", values.eqNullSafe(before)).where("NOT _ottla_same").drop("_ottla_same")
-        number = F.row_number().over(by_key)
-        # The time of the batch; several changes of a key within it follow each other by a microsecond.
-        starts = F.timestamp_micros(F.lit(time.time_ns() // 1000) + number - 1)
-        changes = (
-            changes.withColumn(FROM, starts).withColumn(TO, F.lead(starts).over(by_key)).withColumn(ORDER, number.cast("long"))
-        )
-        return changes, columns
+        columns = list(self._spelling.values())
+        found = changes.ordered(self.table, frame, self._spelling)
+        if self.table.history:
+            found = changes.versions(found, columns, [self._spelling[name] for name in self.table.key])
+        return found.withColumn(DELETED, F.col(changes.DELETES).cast("int")).drop(changes.DELETES), columns
 
     def _check_staged(self, connection: JdbcConnection, staging: str, rows: int) -> None:
         found = connection.number(f"SELECT COUNT(*) FROM {staging}")
@@ -383,29 +323,3 @@ def column_types(text: str) -> dict[str, str]:
     """Spark's option `createTableColumnTypes`: types by the lower-case names of columns."""
     parts = re.findall(r"\s*[`\"]?(\w+)[`\"]?\s+((?:[^,(]|\([^)]*\))+)", text)
     return {name.lower(): kind.strip() for name, kind in parts}
-
-
-def is_assignable(kind: str, column: str) -> bool:
-    """Whether every value of Spark's type `kind` fits a column that Spark reads as `column`."""
-    if kind == column or kind == "void":
-        return True
-    if kind in _INTEGERS:
-        if column.startswith("decimal"):
-            return True
-        return column in _INTEGERS and _INTEGERS.index(kind) <= _INTEGERS.index(column)
-    if kind in _FLOATS:
-        return column in _FLOATS and _FLOATS.index(kind) <= _FLOATS.index(column)
-    if kind in _TIMES:
-        return column in _TIMES
-    text = ("string", "varchar", "char")
-    if kind.startswith(text) or column.startswith(text):
-        return kind.startswith(text) and column.startswith(text)
-    if kind.startswith("decimal") and column.startswith("decimal"):
-        (precision, scale), (there, scale_there) = _decimal(kind), _decimal(column)
-        return scale <= scale_there and precision - scale <= there - scale_there
-    return False
-
-
-def _decimal(kind: str) -> tuple[int, int]:
-    numbers: list[Any] = re.findall(r"\d+", kind)
-    return (int(numbers[0]), int(numbers[1])) if len(numbers) == 2 else (10, 0)

@@ -17,11 +17,11 @@ from zlib import crc32
 from ottla.pipelines import deletes, spark_errors
 from ottla.pipelines.definitions import Flow, Table
 from ottla.pipelines.exactly_once import BatchTransaction
-from ottla.pipelines.failure import PipelineError
 from ottla.pipelines.marker import Marker
 from ottla.pipelines.spark_jvm import IcebergTable, computed, delta_transaction, observed
-from ottla.pipelines.tables.databases import is_assignable
-from ottla.pipelines.tables.merge import ORDER
+from ottla.pipelines.tables import changes
+from ottla.pipelines.tables.changes import DELETES
+from ottla.pipelines.tables.merge import CURRENT, FROM, ORDER, TO, VALID_FROM, VALID_TO
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,7 +30,7 @@ _SNAPSHOT = "ottla-batch"
 """The property of a snapshot with the name of its batch."""
 _SNAPSHOT_CONF = f"spark.sql.iceberg.snapshot-property.{_SNAPSHOT}"
 _APP_ID, _VERSION = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
-_CHANGES, _DELETES = "ottla_changes", "_ottla_deletes"
+_CHANGES, _ENDS = "ottla_changes", "_ottla_ends"
 
 
 class LakeTable:
@@ -39,8 +39,8 @@ class LakeTable:
     def __init__(self, spark: SparkSession, flow: Flow, table: Table, group_id: str) -> None:
         self.spark, self.flow, self.table = spark, flow, table
         self._prefix = f"ottla_{crc32(group_id.encode()):08x}_"
-        self._columns: tuple[str, ...] = ()
-        """The columns of the flow that an upsert writes."""
+        self._columns: dict[str, str] = {}
+        """The table's columns that an upsert writes, by the flow's names."""
         self._swept = False
 
     # Before the first batch
@@ -50,14 +50,7 @@ class LakeTable:
         table = self.table
         upserts = table.mode != "append"
         if upserts:
-            missing = [name for name in table.key if name not in frame.columns]
-            if missing:
-                raise PipelineError(
-                    f"flow {self.flow.name!r} has no column {missing[0]!r} for the key of table {table.path!r}",
-                    table.place,
-                    hint=f"its columns are {', '.join(frame.columns) or 'none'}",
-                )
-            deletes.condition(frame, table.key, table.delete_when, table.place)
+            changes.check(self.flow, table, frame)
         if not upserts and table.format == "delta":
             return  # the first batch makes it
         if not self._exists():
@@ -66,7 +59,9 @@ class LakeTable:
             # A branch needs a snapshot to begin at.
             self.spark.table(table.path).limit(0).writeTo(table.path).append()
         if upserts:
-            self._columns = self._compared(frame)
+            found = {field.name: field.dataType.simpleString() for field in self._rows().schema.fields}
+            is_exact = self.spark.conf.get("spark.sql.caseSensitive") == "true"
+            self._columns = changes.columns_of(self.flow, table, frame, found, str if is_exact else str.lower)
 
     def _exists(self) -> bool:
         if self.table.format == "iceberg":
@@ -79,6 +74,8 @@ class LakeTable:
 
         table = self.table
         kept = StructType([field for field in frame.schema.fields if field.name in columns])
+        if table.history:
+            kept = kept.add(VALID_FROM, "timestamp").add(VALID_TO, "timestamp").add(CURRENT, "boolean")
         empty = self.spark.createDataFrame([], kept)
         try:
             if table.format == "delta":
@@ -93,31 +90,6 @@ class LakeTable:
             # Another flow has made it meanwhile.
             if not self._exists():
                 raise
-
-    def _compared(self, frame: DataFrame) -> tuple[str, ...]:
-        """The columns to write: those of the flow, but a flag that deletes only where the table has it."""
-        table = self.table
-        found = {field.name: field.dataType.simpleString() for field in self._rows().schema.fields}
-        flags = deletes.flags(frame, table.delete_when)
-        columns = []
-        for field in frame.schema.fields:
-            name, kind = field.name, field.dataType.simpleString()
-            if name not in found:
-                if name in flags:
-                    continue
-                raise PipelineError(
-                    f"table {table.path!r} has no column {name!r}, which flow {self.flow.name!r} writes",
-                    table.place,
-                    hint=f"its columns are {', '.join(found)}; add it with ALTER TABLE, or leave it out of the flow",
-                )
-            if not is_assignable(kind, found[name]):
-                raise PipelineError(
-                    f"column {name!r} of table {table.path!r} is {found[name]}, flow {self.flow.name!r} writes {kind}",
-                    table.place,
-                    hint=f'cast it in the flow: F.col("{name}").cast("{found[name]}")',
-                )
-            columns.append(name)
-        return tuple(columns)
 
     def _rows(self) -> DataFrame:
         if self.table.format == "iceberg":
@@ -144,8 +116,8 @@ class LakeTable:
             writer = writer.option("txnAppId", marker.query_id).option("txnVersion", str(marker.batch_id))
             (writer.partitionBy(*table.partition_by) if table.partition_by else writer).save(table.path)
             return True
-        with _set(session, {_APP_ID: marker.query_id, _VERSION: str(marker.batch_id)}), self._changes(frame) as changes:
-            self._merge(changes, f"delta.`{table.path}`")
+        with _set(session, {_APP_ID: marker.query_id, _VERSION: str(marker.batch_id)}):
+            self._merge(frame, f"delta.`{table.path}`")
         return True
 
     def _write_iceberg(self, frame: DataFrame, marker: Marker, transaction: BatchTransaction) -> bool:
@@ -167,56 +139,83 @@ class LakeTable:
             if table.mode == "append":
                 frame.writeTo(target).options(**dict(table.options)).append()
             else:
-                with self._changes(frame) as changes:
-                    self._merge(changes, target)
+                self._merge(frame, target)
         reason = found.publish(branch)
         if reason is not None:
             found.remove_branches(branch)
             raise spark_errors.retry_batch(f"table {table.path} has changed meanwhile: {reason}")
         return True
 
+    def _merge(self, frame: DataFrame, target: str) -> None:
+        key = [self._columns[name] for name in self.table.key]
+        columns = list(self._columns.values())
+        with self._changes(frame, columns, key) as found:
+            found.createOrReplaceTempView(_CHANGES)
+            made = history if self.table.history else upsert
+            found.sparkSession.sql(made(target, columns, key))
+
     @contextmanager
-    def _changes(self, frame: DataFrame) -> Iterator[DataFrame]:
-        """The last row of each key in the batch, and whether it deletes. Computed once: a merge reads them twice."""
+    def _changes(self, frame: DataFrame, columns: list[str], key: list[str]) -> Iterator[DataFrame]:
+        """The last change of each key in the batch, or with history all of them. Computed once: a merge reads them twice."""
         from pyspark.sql import Observation, Window
         from pyspark.sql import functions as F
 
         table = self.table
-        deleted = deletes.condition(frame, table.key, table.delete_when, table.place).alias(_DELETES)
-        data = [F.col(f"`{name}`") for name in self._columns]
         no_key = F.lit(False)
-        for name in table.key:
+        for name in key:
             no_key = no_key | F.col(f"`{name}`").isNull()
         keyless = Observation()
-        # Tasks read topics and partitions in their order, and the records of each by offset.
-        rows = frame.select(*data, deleted, F.monotonically_increasing_id().alias(ORDER))
-        rows = rows.observe(keyless, F.count_if(no_key).alias("rows"))
-        newest_first = Window.partitionBy(*(F.col(f"`{name}`") for name in table.key)).orderBy(F.col(ORDER).desc())
-        latest = rows.withColumn(ORDER, F.row_number().over(newest_first)).where(F.col(ORDER) == 1).drop(ORDER)
-        with computed(latest) as changes:
-            found = observed(keyless)
-            without = found["rows"] if found else changes.where(no_key).count()
-            if without:
-                key = ", ".join(table.key)
-                raise PipelineError(
-                    f"flow {self.flow.name!r}: {without} rows of the batch have no {key}, the key of table {table.path!r}",
-                    table.place,
-                    hint='filter them out; a tombstone has its key in the record only: take it from there with columns=("key",)',
-                )
-            yield changes
+        rows = changes.ordered(table, frame, self._columns).observe(keyless, F.count_if(no_key).alias("rows"))
+        if table.history:
+            rows = changes.versions(rows, columns, key)
+        else:
+            newest_first = Window.partitionBy(*(F.col(f"`{name}`") for name in key)).orderBy(F.col(ORDER).desc())
+            rows = rows.withColumn(ORDER, F.row_number().over(newest_first)).where(F.col(ORDER) == 1).drop(ORDER)
+        with computed(rows) as found:
+            counts = observed(keyless)
+            count = counts["rows"] if counts else found.where(no_key).count()
+            if count:
+                raise changes.without_key(self.flow, table, count)
+            yield found
 
-    def _merge(self, changes: DataFrame, target: str) -> None:
-        table = self.table
-        changes.createOrReplaceTempView(_CHANGES)
-        names = [f"`{name}`" for name in self._columns]
-        same_key = " AND ".join(f"t.`{name}` = s.`{name}`" for name in table.key)
-        sets = ", ".join(f"{name} = s.{name}" for name in names if name.strip("`") not in table.key)
-        changes.sparkSession.sql(
-            f"MERGE INTO {target} AS t USING {_CHANGES} AS s ON {same_key} WHEN MATCHED AND s.{_DELETES} THEN DELETE "
-            + (f"WHEN MATCHED THEN UPDATE SET {sets} " if sets else "")
-            + f"WHEN NOT MATCHED AND NOT s.{_DELETES} THEN INSERT ({', '.join(names)}) "
-            f"VALUES ({', '.join(f's.{name}' for name in names)})"
-        )
+
+def upsert(target: str, columns: list[str], key: list[str]) -> str:
+    """The MERGE of a view with the last change of each key."""
+    names = [f"`{name}`" for name in columns]
+    sets = ", ".join(f"`{name}` = s.`{name}`" for name in columns if name not in key)
+    return (
+        f"MERGE INTO {target} AS t USING {_CHANGES} AS s ON {_same(key)} WHEN MATCHED AND s.{DELETES} THEN DELETE "
+        + (f"WHEN MATCHED THEN UPDATE SET {sets} " if sets else "")
+        + f"WHEN NOT MATCHED AND NOT s.{DELETES} THEN INSERT ({', '.join(names)}) "
+        f"VALUES ({', '.join(f's.{name}' for name in names)})"
+    )
+
+
+def history(target: str, columns: list[str], key: list[str]) -> str:
+    """The MERGE of a view with the versions of each key. A change that the table says already is none.
+
+    A key has one row that ends its current version, and one for each version that begins.
+    """
+    names = [f"`{name}`" for name in columns]
+    values = " AND ".join(f"t.`{name}` <=> s.`{name}`" for name in columns if name not in key) or "true"
+    said = f"SELECT 1 FROM {target} AS t WHERE {_same(key)} AND t.`{CURRENT}` AND {values} AND s.{ORDER} = 1 AND NOT s.{DELETES}"
+    fresh = f"SELECT * FROM {_CHANGES} AS s WHERE NOT EXISTS ({said})"
+    keys = ", ".join(f"`{name}`" for name in key)
+    nothing = ", ".join(name if name.strip("`") in key else f"NULL AS {name}" for name in names)
+    rows = (
+        f"SELECT {nothing}, MIN({FROM}) AS {FROM}, NULL AS {TO}, true AS {_ENDS} FROM ({fresh}) GROUP BY {keys} UNION ALL "
+        f"SELECT {', '.join(names)}, {FROM}, {TO}, false AS {_ENDS} FROM ({fresh}) WHERE NOT {DELETES}"
+    )
+    return (
+        f"MERGE INTO {target} AS t USING ({rows}) AS s ON s.{_ENDS} AND t.`{CURRENT}` AND {_same(key)} "
+        f"WHEN MATCHED THEN UPDATE SET `{VALID_TO}` = s.{FROM}, `{CURRENT}` = false "
+        f"WHEN NOT MATCHED AND NOT s.{_ENDS} THEN INSERT ({', '.join(names)}, `{VALID_FROM}`, `{VALID_TO}`, `{CURRENT}`) "
+        f"VALUES ({', '.join(f's.{name}' for name in names)}, s.{FROM}, s.{TO}, s.{TO} IS NULL)"
+    )
+
+
+def _same(key: list[str]) -> str:
+    return " AND ".join(f"t.`{name}` = s.`{name}`" for name in key)
 
 
 @contextmanager
