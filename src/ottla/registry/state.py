@@ -230,7 +230,8 @@ class State:
         return (name for name in self._versions if prefix is None or name.startswith(prefix))
 
     def contexts(self) -> list[str]:
-        used = {subjects.context_of(name) for name in self._versions}
+        # Of the ids: look-ups ask this, and there may be a hundred thousand subjects.
+        used = [context for context, ids in self._ids.items() if ids]
         return sorted({DEFAULT_CONTEXT, *self._contexts, *used})
 
     def knows_context(self, context: str) -> bool:
