@@ -18,7 +18,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from playwright.sync_api import CDPSession, sync_playwright
 
 from bench.servers import Kafka, Ottla
@@ -74,6 +74,12 @@ def figure(url: str, name: str) -> float:
     return next(float(line.split()[-1]) for line in lines if line.startswith(f"{name} "))
 
 
+def written(consumer: Consumer) -> int:
+    """The records of the topic."""
+    partitions = consumer.list_topics(TOPIC, timeout=30).topics[TOPIC].partitions
+    return sum(consumer.get_watermark_offsets(TopicPartition(TOPIC, number), timeout=30)[1] for number in partitions)
+
+
 def heap_mb(devtools: CDPSession) -> float:
     devtools.send("HeapProfiler.collectGarbage")
     found: dict[str, Any] = devtools.send("Runtime.getHeapUsage")
@@ -86,19 +92,22 @@ def watch(servers: str, options: argparse.Namespace) -> None:
         page = browser.new_page()
         page.goto(f"{console.url}/topics/{TOPIC}/records?live=1")
         devtools = page.context.new_cdp_session(page)
-        began_s, before = time.monotonic(), (time.monotonic(), 0.0)
+        consumer = Consumer({"bootstrap.servers": servers, "group.id": "bench", "log_level": 0})
+        began_s = time.monotonic()
+        before = began_s, written(consumer), figure(console.url, "ottla_console_scanned_records_total")
         while time.monotonic() - began_s < options.minutes * 60 + EVERY_S / 2:
             page.wait_for_timeout(EVERY_S * 1000)
-            read = figure(console.url, "ottla_console_scanned_records_total")
-            now = (time.monotonic(), read)
-            rate = (now[1] - before[1]) / (now[0] - before[0])
+            now = time.monotonic(), written(consumer), figure(console.url, "ottla_console_scanned_records_total")
+            wrote, read = ((now[each] - before[each]) / (now[0] - before[0]) for each in (1, 2))
             before = now
             rows = page.locator("tbody tr.row-line").count()
+            memory, heap, process = rss_mb(console.process.pid), heap_mb(devtools), renderers_mb()
             print(
-                f"{(now[0] - began_s) / 60:5.1f} min: read {rate:8,.0f} records/s; console {rss_mb(console.process.pid):5.0f} MB,"
-                f" heap of the page {heap_mb(devtools):5.1f} MB, its process {renderers_mb():5.0f} MB, {rows} rows",
+                f"{(now[0] - began_s) / 60:5.1f} min: {wrote:,.0f} records/s written, {read:,.0f} read; console {memory:5.0f} MB,"
+                f" heap of the page {heap:5.1f} MB, its process {process:5.0f} MB, {rows} rows",
                 flush=True,
             )
+        consumer.close()
         browser.close()
 
 
