@@ -1,6 +1,7 @@
-"""The authorizer: may this session do this? Super users, the index of ACLs, and what each session was told so far.
+"""The authorizer: may this session do this? Super users, the index of ACLs, and what sessions were told so far.
 
-1. A session's decisions are kept until the ACLs change (`generation`): a connection that repeats itself makes no decision.
+1. Decisions are kept until the ACLs change (`generation`): a connection that repeats itself makes none, nor does one beside it of
+   the same principal and host.
 2. A suspended authorizer decides nothing: it does not know whether its ACLs are still those of the cluster.
 
 Compiled by mypyc: no nested functions.
@@ -16,11 +17,15 @@ from ottla.security.acl_index import EVERY_OPERATION, AclIndex, Decision
 
 _TYPES: Final = 8
 _KNOWN_MAX: Final = 10_000
-"""Resources of one type whose decisions a session keeps. A client that asks for more is not an ordinary one."""
+"""Resources of one type whose decisions are kept. A client that asks for more is not an ordinary one."""
+
+
+_SHARED_MAX: Final = 64
+"""Principals with their hosts whose sessions share their decisions: a hundred connections of one client read the same memory."""
 
 
 class Permissions:
-    """What one session may do, as far as it has asked since the ACLs changed last."""
+    """What the sessions of a principal from one host may do, as far as they have asked since the ACLs changed last."""
 
     def __init__(self, principal: str, host: str, is_super_user: bool) -> None:
         self.principal = principal
@@ -40,10 +45,16 @@ class Authorizer:
         self.generation = 1
         """Grows with every change of the ACLs."""
         self.suspended = False
+        self._shared: dict[tuple[str, str], Permissions] = {}
 
     def permissions(self, principal: str, host: str) -> Permissions:
         """Of a new session."""
-        return Permissions(principal, host, principal in self.super_users)
+        found = self._shared.get((principal, host))
+        if found is None:
+            if len(self._shared) >= _SHARED_MAX:
+                self._shared.clear()
+            found = self._shared[principal, host] = Permissions(principal, host, principal in self.super_users)
+        return found
 
     def refresh(self, permissions: Permissions) -> None:
         """Forget decisions that come from older ACLs."""

@@ -33,6 +33,20 @@ def test_a_session_keeps_its_decisions_until_the_acls_change() -> None:
     assert authorizer.operations(alice, TOPIC, "orders") == 0
 
 
+def test_sessions_of_a_principal_from_one_host_share_their_decisions() -> None:
+    authorizer = Authorizer()
+    authorizer.set(ORDERS, READS)
+    alice = authorizer.permissions("User:alice", "10.0.0.1")
+    authorizer.refresh(alice)
+    authorizer.operations(alice, TOPIC, "orders")
+    assert authorizer.permissions("User:alice", "10.0.0.1").known[TOPIC] == alice.known[TOPIC]
+    assert authorizer.permissions("User:alice", "10.0.0.2") is not alice
+    assert authorizer.permissions("User:alic", "10.0.0.1") is not alice
+    for number in range(1000):  # as many principals as there are: no decisions of all of them are kept
+        authorizer.permissions(f"User:{number}", "10.0.0.1")
+    assert len(authorizer._shared) <= 64
+
+
 def test_a_session_keeps_a_bounded_number_of_decisions() -> None:
     authorizer = Authorizer()
     alice = authorizer.permissions("User:alice", "10.0.0.1")
