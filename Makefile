@@ -85,6 +85,10 @@ test-all: setup check ## all tests, also slow and reference ones
 reference: setup ## run the compatibility tests against Apache Kafka instead of Ottla
 	$(PYTEST) -m reference tests/compat tests/pipelines
 
+.PHONY: spark
+spark: setup ## run the tests of pipelines on other releases of Spark: SPARK="4.1 4.2"
+	$(PY) -m tests.pipelines.on_spark $(or $(SPARK),4.1 4.2)
+
 .PHONY: sim
 sim: setup ## simulate brokers: SEED=n replays one seed, SEEDS=a-b runs a range
 	$(PY) -m ottla.sim $(if $(SEED),--seed $(SEED),$(if $(SEEDS),--seeds $(SEEDS),--seeds 1-200 --jobs 2))

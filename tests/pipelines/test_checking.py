@@ -9,6 +9,7 @@ import pytest
 from ottla.client.blocking import Client
 from ottla.errors import ErrorCode, KafkaError
 from ottla.pipelines import PipelineError, frames, graph, loading, project
+from ottla.pipelines.data_source import read_limits
 
 if TYPE_CHECKING:
     from tests.pipelines.conftest import Shop
@@ -62,6 +63,16 @@ def test_mistakes_are_found_before_anything_runs(shop: Shop, text: str, line: in
     assert words in error.message
     assert error.place is not None
     assert (error.place.file, error.place.line) == (str(shop.folder / "shop.py"), line)
+
+
+@pytest.mark.parametrize("option", ["maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"])
+def test_spark_4_1_refuses_limits_by_name(shop: Shop, monkeypatch: pytest.MonkeyPatch, option: str) -> None:
+    monkeypatch.setattr(read_limits, "ARE_KNOWN", False)
+    text = f'p.sql(p.source("x", options={{"{option}": "5"}}), to=p.sink("o"), query="SELECT * FROM x")'
+    error = refused(shop, text)
+    assert (error.message, error.hint) == (f"source 'x': {option} needs Spark 4.2 or newer", "leave it out")
+    assert error.place is not None
+    assert error.place.line == 4
 
 
 def test_an_aggregate_without_a_watermark_is_told_of_output_mode(shop: Shop) -> None:

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import pyspark
 import pytest
 import yaml
 
@@ -58,6 +59,7 @@ def test_the_manifest_names_the_files_of_the_pipeline(file: Path) -> None:
     made = yaml.safe_load(text)
     assert (made["kind"], made["metadata"]) == ("SparkApplication", {"name": "ottla-big-orders", "namespace": "shop"})
     spec = made["spec"]
+    assert spec["sparkVersion"] == pyspark.__version__
     assert spec["arguments"][:3] == ["pipeline", "run", "/pipelines/orders.py"]
     assert spec["driver"]["volumeMounts"] == spec["executor"]["volumeMounts"] == [{"name": "pipeline", "mountPath": "/pipelines"}]
     done = ottla.run("pipeline", "deploy", "spark-operator", str(file))

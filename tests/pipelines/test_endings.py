@@ -38,6 +38,8 @@ Traceback (most recent call last):
 Identifier: shop.copy [id = a1e1d4e1, runId = c2c79aac]
 KeyError: of the plan
 """
+OF_4_3 = "An exception was thrown from the Python worker:\n"
+OF_4_1 = "\n  An exception was thrown from the Python worker. Please see the stack trace below.\n"
 USERS, OURS = ("shop.py", 16), ("/x/ottla/pipelines/producing.py", 199)
 
 
@@ -266,9 +268,12 @@ def test_the_watch_sees_that_a_broker_goes_and_comes_back(monkeypatch: pytest.Mo
     ],
 )
 def test_what_a_worker_raised_is_told_with_its_line(at: tuple[str, int], raised: str, line: int | None, said: str) -> None:
-    found = spark_errors.query_failure(Exception(WORKER.format(file=at[0], line=at[1], raised=raised)), cast(Any, FLOW))
-    assert found.message == said
-    assert found.place == (FLOW.to.place if line is None else Place("shop.py", line))
+    text = WORKER.format(file=at[0], line=at[1], raised=raised)
+    assert OF_4_3 in text
+    for each in (text, text.replace(OF_4_3, OF_4_1)):
+        found = spark_errors.query_failure(Exception(each), cast(Any, FLOW))
+        assert found.message == said
+        assert found.place == (FLOW.to.place if line is None else Place("shop.py", line))
 
 
 def test_what_spark_raised_is_told_without_its_package() -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla.pipelines import PipelineError
+from ottla.pipelines.data_source.read_limits import ARE_KNOWN
 from ottla.pipelines.exactly_once import ExactlyOnceSink
 from ottla.pipelines.spark_jvm import FileSystem
 
@@ -127,9 +128,13 @@ def test_f82_small_files_become_few_and_a_reader_sees_each_row_once_all_the_time
     from ottla.pipelines.tables import compaction
 
     file, source, lake = table(shop, f', "{kind}"{BY_DAY}')
-    shop.produce(source, days(0, 60))
-    flows = shop.run(shop.pipeline(file.read_text().replace('"3"}', '"3", "maxOffsetsPerTrigger": 10}')))
-    assert flows.sinks["rows"].totals.batches >= 6
+    if ARE_KNOWN:
+        shop.pipeline(file.read_text().replace('"3"}', '"3", "maxOffsetsPerTrigger": 10}'))
+    batches, step = 0, 60 if ARE_KNOWN else 10
+    for first in range(0, 60, step):
+        shop.produce(source, days(first, step))
+        batches += shop.run(file).sinks["rows"].totals.batches
+    assert batches >= 6
     before = len(list(lake.rglob(f"*.{kind}")))
     assert before >= 12
     written, wrong, stop = set(range(60)), [], threading.Event()

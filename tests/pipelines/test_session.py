@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ottla.pipelines import PipelineError, session
+from ottla.pipelines.data_source import read_limits
 from ottla.pipelines.project import override, read
 
 KUBERNETES = "k8s://https://10.0.0.1:6443"
@@ -143,3 +144,10 @@ def test_the_import_names_this_python_to_spark_where_none_is_chosen(environment:
     code = "import os, sys, ottla; print(os.environ.get('PYSPARK_DRIVER_PYTHON'), 'pyspark' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True, env=environment)
     assert done.stdout == f"{told} False\n"
+
+
+def test_spark_4_1_is_told_that_available_now_is_more_than_one_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrapper = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
+    for known in (True, False):
+        monkeypatch.setattr(read_limits, "ARE_KNOWN", known)
+        assert session.settings("local[2]", {}).get(wrapper) == (None if known else "true")

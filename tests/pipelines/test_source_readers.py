@@ -17,16 +17,16 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 from pyspark.sql.types import StructType
 
 from ottla.client.blocking import BrokerAway, Client
 from ottla.client.offsets import committed_offsets
 from ottla.client.options import InvalidOption, plain_options
 from ottla.errors import KafkaError
-from ottla.pipelines.data_source import fetching
+from ottla.pipelines.data_source import fetching, read_limits
 from ottla.pipelines.data_source.planning import DataLost
-from ottla.pipelines.data_source.readers import OttlaReader, OttlaSource, OttlaStreamReader
+from ottla.pipelines.data_source.read_limits import ARE_KNOWN, ReadAllAvailable, ReadMaxRows, ReadMinRows
+from ottla.pipelines.data_source.readers import OttlaReader, OttlaSource, OttlaStreamReader, WithoutLimits
 from ottla.testing import Broker
 from ottla.types import TopicPartition
 from tests.kit.subject import EITHER, KEEPING, running
@@ -34,6 +34,7 @@ from tests.kit.wait import until
 
 _numbers = itertools.count()
 ALL = ReadAllAvailable()
+has_limits = pytest.mark.skipif(not ARE_KNOWN, reason="Spark 4.1 has no limits for sources in Python")
 Document = dict[str, Any]
 
 
@@ -99,6 +100,8 @@ def batch(broker: Broker, topic: str | None = None, *, schema: StructType | None
 def stream(broker: Broker, topic: str | None = None, **options: Any) -> OttlaStreamReader:
     made = pickle.loads(pickle.dumps(source(broker, topic, **options)))
     reader = made.streamReader(made.schema())
+    if isinstance(reader, WithoutLimits):
+        reader = reader.reader
     assert isinstance(reader, OttlaStreamReader)
     return reader
 
@@ -276,6 +279,7 @@ def test_f78_a_stream_reads_what_comes_and_begins_at_the_end(broker: Broker, top
     assert reader.latestOffset(end, ALL) == end, "a stopped reader connects again"
 
 
+@has_limits
 def test_f78_a_limit_makes_several_batches(broker: Broker, topic: str, produce: Callable[..., None]) -> None:
     produce(topic, 0, *(b"%d" % number for number in range(30)))
     produce(topic, 1, *(b"x%d" % number for number in range(10)))
@@ -289,6 +293,7 @@ def test_f78_a_limit_makes_several_batches(broker: Broker, topic: str, produce: 
     assert len(found) == len(set(found)) == 40
 
 
+@has_limits
 def test_f78_available_now_ends_where_the_topic_ended(broker: Broker, topic: str, produce: Callable[..., None]) -> None:
     produce(topic, 0, *(b"%d" % number for number in range(10)))
     reader = stream(broker, topic, startingOffsets="earliest", maxOffsetsPerTrigger=4)
@@ -300,6 +305,7 @@ def test_f78_available_now_ends_where_the_topic_ended(broker: Broker, topic: str
     assert ends == [4, 8, 10]
 
 
+@has_limits
 def test_f78_a_stream_may_wait_for_more(broker: Broker, topic: str, produce: Callable[..., None]) -> None:
     reader = stream(broker, topic, startingOffsets="earliest", minOffsetsPerTrigger=5, maxTriggerDelay="1h")
     limit = reader.getDefaultReadLimit()
@@ -339,6 +345,70 @@ def test_f78_new_topics_that_match_a_pattern_are_found(broker: Broker, produce: 
     ((begin, end),) = micro_batches(reader, start)
     assert end[f"{prefix}.two"] == {"0": 1}
     assert values(reader, reader.partitions(begin, end)) == [b"new"]
+
+
+# Spark 4.1
+
+
+def without_limits(broker: Broker, topic: str | None = None, **options: Any) -> WithoutLimits:
+    return WithoutLimits(stream(broker, topic, **options))
+
+
+def test_f78_spark_4_1_asks_for_all_there_is(broker: Broker, topic: str, produce: Callable[..., None]) -> None:
+    reader = without_limits(broker, topic, startingOffsets="earliest")
+    start = reader.initialOffset()
+    assert reader.latestOffset() == start
+    produce(topic, 0, b"a", b"b")
+    produce(topic, 1, b"c")
+    end = reader.latestOffset()
+    assert values(reader.reader, list(reader.partitions(start, end))) == [b"a", b"b", b"c"]
+    assert reader.latestOffset() == end
+    delete_records(broker, topic, 0, 2)
+    with pytest.raises(DataLost, match=f"offsets 0 to 1 of {topic}-0 are gone"):
+        reader.partitions(start, end)
+    broker.delete_topic(topic)
+    with pytest.raises(DataLost, match=f"{topic}-0 was deleted"):
+        reader.partitions(end, reader.latestOffset())
+
+
+def test_f78_spark_4_1_reads_a_stretch_to_its_end(broker: Broker, topic: str, produce: Callable[..., None]) -> None:
+    """Also partitions that were added since: nothing of them is in the stretch. A query that starts again asks for the latest
+    offset first."""
+    starting, until = json.dumps({topic: {"0": 1, "1": 0}}), json.dumps({topic: {"0": 3, "1": 0}})
+    reader = without_limits(broker, topic, startingOffsets=starting, untilOffsets=until)
+    produce(topic, 0, *(b"%d" % number for number in range(5)))
+    produce(topic, 1, b"late")
+    start = reader.initialOffset()
+    end = reader.latestOffset()
+    assert values(reader.reader, list(reader.partitions(start, end))) == [b"1", b"2"]
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    admin.create_partitions([NewPartitions(topic, 3)])[topic].result(60)
+    produce(topic, 2, b"new")
+    again = without_limits(broker, topic, startingOffsets=starting, untilOffsets=until)
+    after = again.latestOffset()
+    assert again.partitions(end, end) == []
+    assert again.partitions(end, after) == []
+
+
+def test_f80_spark_4_1_commits_the_last_batch_when_spark_asks_again(
+    broker: Broker, topic: str, produce: Callable[..., None]
+) -> None:
+    reader = without_limits(broker, topic, startingOffsets="earliest", kafka_group_id=f"g-{topic}")
+    start = reader.initialOffset()
+    produce(topic, 0, b"a", b"b")
+    reader.partitions(start, reader.latestOffset())
+    with Client(plain_options(broker.bootstrap_servers)) as client:
+        assert not committed_offsets(client, f"g-{topic}")
+        reader.latestOffset()
+        assert committed_offsets(client, f"g-{topic}")[TopicPartition(topic, 0)].offset == 2
+
+
+@pytest.mark.parametrize("option", ["maxOffsetsPerTrigger", "minOffsetsPerTrigger"])
+def test_limits_are_refused_on_spark_4_1(option: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_limits, "ARE_KNOWN", False)
+    made = OttlaSource({"kafka.bootstrap.servers": "127.0.0.1:9", "subscribe": "t", option: "5"})
+    with pytest.raises(InvalidOption, match=f"option {option}: '5' is not possible, it needs Spark 4.2 or newer"):
+        made.streamReader(columns_of(made))
 
 
 # F80: the group
@@ -484,12 +554,12 @@ def test_a_stream_lives_through_a_restart_of_the_broker(tmp_path: Any) -> None:
 
 
 def test_arrow_types_are_those_spark_expects(broker: Broker, topic: str, produce: Callable[..., None]) -> None:
-    from pyspark.sql.pandas.types import to_arrow_schema
+    from ottla.pipelines.arrow_types import arrow_schema
 
     produce(topic, 0, b"a")
     made = source(broker, topic, includeHeaders="true")
     reader = made.reader(columns_of(made))
     (found,) = [part for partition in reader.partitions() for part in reader.read(partition)]
-    assert found.schema.equals(to_arrow_schema(columns_of(made), timezone="UTC"))
+    assert found.schema.equals(arrow_schema(columns_of(made)))
     assert found.schema.field("timestamp").type == pa.timestamp("us", tz="UTC")
     assert TopicPartition(topic, 0) in {TopicPartition(row["topic"], row["partition"]) for row in found.to_pylist()}

@@ -115,13 +115,13 @@ def as_record(document: Any) -> Any:
 
 def decoder(schema: str, returns: Any, corrupt: str) -> Any:
     """An Arrow UDF: bytes -> struct of the fields and of `corrupt`, the reason why the bytes do not decode."""
-    from pyspark.sql.pandas.types import to_arrow_type
 
     def decode(values: Any) -> Any:
         from ottla.pipelines import avro_arrow
+        from ottla.pipelines.arrow_types import arrow_type
 
         root = avro_arrow.root(SchemaText(AVRO, schema, lenient=True))
-        return avro_arrow.decode(values, root, None, to_arrow_type(returns, timezone="UTC"), corrupt)
+        return avro_arrow.decode(values, root, None, arrow_type(returns), corrupt)
 
     return arrow_udf(decode, returns)
 

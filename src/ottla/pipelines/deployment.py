@@ -7,10 +7,19 @@ from __future__ import annotations
 
 import json
 import re
+from importlib import metadata
 from pathlib import Path
 
 KINDS = ("systemd", "spark-operator")
 _FOLDER = "/pipelines"
+
+
+def _spark_version() -> str:
+    """Of the Spark that is installed here: the image should have the same."""
+    try:
+        return metadata.version("pyspark")
+    except metadata.PackageNotFoundError:
+        return "4.3.0"
 
 
 def systemd(file: Path, pipeline: str, command: list[str], env: str | None, user: str) -> str:
@@ -75,7 +84,7 @@ spec:
   pythonVersion: "3"
   mode: cluster
   image: {json.dumps(image)}
-  sparkVersion: "4.3.0"
+  sparkVersion: "{_spark_version()}"
   mainApplicationFile: local://{_FOLDER}/run.py
   arguments: {json.dumps(arguments)}
   sparkConf:

@@ -144,6 +144,7 @@ class Frames:
         if node.name in self.bounds:
             kept = {name: value for name, value in options.items() if name.lower() not in reading.PACE}
             options = kept | self.bounds[node.name]
+        options = _with_known_limits(node, options)
         try:
             # Spark would report it when the query starts, without the place.
             check_stream(source_options(options))
@@ -156,6 +157,18 @@ class Frames:
         except Exception as error:
             hint = spark_errors.hint_of(error, node.name)
             raise PipelineError(f"source {node.name!r}: {spark_errors.first_line(error)}", node.place, hint=hint) from error
+
+
+def _with_known_limits(source: Source, options: dict[str, str]) -> dict[str, str]:
+    """The options that this Spark can follow. PipelineError if the user's source has others."""
+    from ottla.pipelines.data_source.read_limits import ARE_KNOWN
+
+    if ARE_KNOWN:
+        return options
+    for name, _ in source.options:
+        if name.lower() in reading.PACE:
+            raise PipelineError(f"source {source.name!r}: {name} needs Spark 4.2 or newer", source.place, hint="leave it out")
+    return {name: value for name, value in options.items() if name.lower() not in reading.PACE}
 
 
 def check(spark: SparkSession, project: Project, plan: Plan) -> dict[str, DataFrame]:

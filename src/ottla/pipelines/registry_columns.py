@@ -181,10 +181,11 @@ def decoded(column: Column, value: Framed, place: Place, corrupt: str, header: C
 
 def decoder(options: RegistryOptions, reader: SchemaText, returns: StructType, corrupt: str) -> Callable[[Any, Any], Column]:
     """An Arrow UDF: bytes, header -> struct of the reader's fields and of `corrupt`, the reason why the bytes do not decode."""
-    from pyspark.sql.pandas.types import to_arrow_type
 
     def decode(values: Any, headers: Any) -> Any:
-        return decode_batch(values, options, reader, to_arrow_type(returns, timezone="UTC"), corrupt, headers)
+        from ottla.pipelines.arrow_types import arrow_type
+
+        return decode_batch(values, options, reader, arrow_type(returns), corrupt, headers)
 
     made: Callable[[Any, Any], Column] = avro_columns.arrow_udf(decode, returns)
     return made

@@ -40,6 +40,10 @@ _LOCAL = {
     # A local shuffle stays in the page cache, and record batches are compressed already.
     "spark.shuffle.compress": "false",
 }
+_WITHOUT_LIMITS = {
+    # Otherwise Spark 4.1 ends a query with Trigger.AvailableNow after one batch, which may be one that was begun before.
+    "spark.sql.streaming.triggerAvailableNowWrapper.enabled": "true",
+}
 _PACKAGES = ("ottla", "pyspark_ottla")
 
 
@@ -104,8 +108,17 @@ def check_settings(spark: SparkSession) -> None:
 
 def settings(master: str, conf: Mapping[str, str]) -> dict[str, str]:
     """All settings of Spark: the defaults, the user's, then the fixed ones."""
+    from ottla.pipelines.data_source.read_limits import ARE_KNOWN
+
     quiet = {} if "spark.driver.extraJavaOptions" in conf else _quiet_logs()
-    return {**_DEFAULTS, **(_LOCAL if is_local(master) else {}), **quiet, **conf, **_FORCED}
+    return {
+        **_DEFAULTS,
+        **(_LOCAL if is_local(master) else {}),
+        **({} if ARE_KNOWN else _WITHOUT_LIMITS),
+        **quiet,
+        **conf,
+        **_FORCED,
+    }
 
 
 def _quiet_python() -> None:

@@ -137,6 +137,6 @@ def _place_in(text: str, file: str) -> Place | None:
 
 def _raised_in_worker(text: str) -> str | None:
     """The exception that a Python worker raised: the first line after its stack trace. None if it was not in a worker."""
-    _, marker, worker = text.partition("\n=== Streaming Query ===")[0].rpartition("thrown from the Python worker:")
+    _, marker, worker = text.partition("\n=== Streaming Query ===")[0].rpartition("thrown from the Python worker")
     stack = worker.rpartition("Traceback (most recent call last):")[2].splitlines() if marker else []
     return next((line for line in stack if line and not line[0].isspace()), None)

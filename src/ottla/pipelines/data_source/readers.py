@@ -89,7 +89,7 @@ class OttlaSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         checked = columns.checked(schema, self.parsed, self.decodings)
         reader = OttlaStreamReader(check_stream(self.parsed), checked, self.decodings)
-        return reader if read_limits.ARE_KNOWN else _WithoutLimits(reader)
+        return reader if read_limits.ARE_KNOWN else WithoutLimits(reader)
 
 
 class OttlaReader(DataSourceReader):
@@ -233,7 +233,13 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadPlanner(self.options, self._client)
 
     def end_offsets(self) -> dict[str, Any]:
-        return self._end_offsets().document()
+        """All there is, for a Spark without limits."""
+        now, starting = self._end_offsets(), self.options.starting
+        if self.options.until is not None:
+            # Such a Spark does not say where a batch begins. Partitions without a start were added later, and begin at 0.
+            began = SourceOffsets(starting.offsets) if starting is not None and starting.offsets is not None else SourceOffsets()
+            now = _not_beyond(self.options.until, began, now)
+        return now.document()
 
     def check(self, start: dict[str, Any], end: dict[str, Any]) -> None:
         """Report records that are lost between two offsets."""
@@ -246,7 +252,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return SourceOffsets(planner.latest(found.positions), found.topic_ids)
 
 
-class _WithoutLimits(DataSourceStreamReader):
+class WithoutLimits(DataSourceStreamReader):
     """A streaming query on Spark 4.1, which asks for the latest offset alone: a batch takes all that is there."""
 
     def __init__(self, reader: OttlaStreamReader) -> None:
@@ -256,26 +262,32 @@ class _WithoutLimits(DataSourceStreamReader):
         ):
             if value is not None:
                 raise InvalidOption(name, str(value), "it needs Spark 4.2 or newer")
-        self._reader = reader
+        self.reader = reader
+        self._planned: dict[str, Any] | None = None
+        """Where the last batch ends that Spark planned."""
 
     def initialOffset(self) -> dict[str, Any]:
-        return self._reader.initialOffset()
+        return self.reader.initialOffset()
 
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # as in Spark 4.1
-        return self._reader.end_offsets()
+        if self._planned is not None:
+            # That batch is done: Spark plans one at a time, and a query that failed is another process.
+            self.reader.commit(self._planned)
+        return self.reader.end_offsets()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        self._reader.check(start, end)
-        return self._reader.partitions(start, end)
+        self.reader.check(start, end)
+        self._planned = end
+        return self.reader.partitions(start, end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return self._reader.read(partition)
+        return self.reader.read(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        self._reader.commit(end)
+        self.reader.commit(end)
 
     def stop(self) -> None:
-        self._reader.stop()
+        self.reader.stop()
 
 
 def _limited_to(now: SourceOffsets, target: SourceOffsets) -> SourceOffsets:
@@ -326,8 +338,7 @@ def _read(
     options: SourceOptions, schema: StructType, decodings: Mapping[str, Decoding], partition: InputPartition
 ) -> Iterator[pa.RecordBatch]:
     """The rows of an input partition. Runs in a Python worker."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-
+    from ottla.pipelines.arrow_types import arrow_schema
     from ottla.pipelines.data_source.fetching import read_ranges
     from ottla.pipelines.workers import exclude_imports_from_gc
 
@@ -341,6 +352,4 @@ def _read(
         )
         for topic, number, start, end, topic_id in partition.ranges
     ]
-    # Spark 4.1 takes UTC by itself.
-    arrow = to_arrow_schema(schema, timezone="UTC") if read_limits.ARE_KNOWN else to_arrow_schema(schema)
-    return read_ranges(options, entries, arrow, decodings)
+    return read_ranges(options, entries, arrow_schema(schema), decodings)
