@@ -141,7 +141,7 @@ def test_metadata_and_rules_are_shown(console: RunningConsole, registry: Registr
     rules = {"domainRules": [{"name": "positive", "kind": "CONDITION", "type": "CEL", "mode": "WRITE", "expr": "true"}]}
     with SchemaRegistry(RegistryOptions(registry.url)) as client:
         body = {"schema": json.dumps(ORDER), "metadata": metadata, "ruleSet": rules}
-        client.request("POST", f"/subjects/{name}/versions", body)
+        client.request("POST", f"/subjects/{quote(name, safe='')}/versions", body)
     (version,) = console.get(at(name))["versions"]
     assert (version["metadata"], version["rules"]) == (metadata, rules)
 
