@@ -23,7 +23,7 @@ from ottla.cli.group import command as group
 from ottla.cli.log import command as log
 from ottla.cli.log_dirs import command as log_dirs
 from ottla.cli.mirror.command import mirror
-from ottla.cli.options import Commands
+from ottla.cli.options import Command, Commands
 from ottla.cli.pipeline import command as pipeline
 from ottla.cli.plan import plan
 from ottla.cli.produce import produce
@@ -58,7 +58,7 @@ def root(
     pass
 
 
-@app.command("serve")
+@app.command("serve", cls=Command)
 def serve(
     config: Annotated[Path | None, typer.Option("--config", "-c", metavar="FILE", help="A server.properties file.")] = None,
     data_dir: Annotated[Path | None, typer.Option("--data-dir", "-d", metavar="DIR", help="Same as --set log.dirs=DIR.")] = None,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from ottla.cli.failure import EXIT_USAGE, C, Failure, guarded
 from ottla.cli.shared import Changes, Yes, with_shared_options
@@ -18,7 +19,29 @@ __all__ = ["Yes"]
 DEFAULT_BOOTSTRAP_SERVERS = "127.0.0.1:9092"
 
 
+class Command(TyperCommand):
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        _hide_types_of_flags(self.get_params(ctx))
+        super().format_help(ctx, formatter)
+
+
+class Group(TyperGroup):
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        _hide_types_of_flags(self.get_params(ctx))
+        super().format_help(ctx, formatter)
+
+
+def _hide_types_of_flags(parameters: Iterable[Any]) -> None:
+    """Typer 0.29 shows a flag with <bool>, as if it took a value."""
+    for each in parameters:
+        if getattr(each, "is_flag", False) and each.metavar is None:
+            each.metavar = ""
+
+
 class Commands(typer.Typer):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"cls": Group} | options)
+
     def add(self, name: str, *, changes: Changes = False) -> Callable[[C], C]:
         """Decorator: add a command that prints failures and sets the exit code, with the options of `shared`.
 
@@ -26,7 +49,7 @@ class Commands(typer.Typer):
         with a protected profile.
         """
         view = with_view_options if name in VIEWS else _unchanged
-        return lambda command: self.command(name)(guarded(with_shared_options(view(command), changes)))
+        return lambda command: self.command(name, cls=Command)(guarded(with_shared_options(view(command), changes)))
 
 
 def _unchanged(command: C) -> C:

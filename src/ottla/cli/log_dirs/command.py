@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from ottla.cli.connection import Connection
 from ottla.cli.failure import Failure, raise_together
-from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Commands, Json
+from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Commands, Group, Json
 from ottla.cli.output import counted, note, print_document, print_table, size_text
 from ottla.cli.scope import parse_scope, scoped_partitions
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 _WAIT_S = 0.5
 
 
-class _DescribeByDefault(TyperGroup):
+class _DescribeByDefault(Group):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if not args or (args[0].startswith("-") and args[0] not in ctx.help_option_names):
             args = ["describe", *args]
