@@ -1,8 +1,9 @@
 """The tutorial and the how-to pages, followed word for word: files are written, commands run in order, output is compared.
 
 A console block with a title is a terminal of its own: its command runs until the page comes back to this terminal, with `^C` or
-after a kill. A line below a command must occur in its output; `…` stands for anything. Of pages that need more than one broker
-only the command lines are checked (`tests/test_documented_commands.py`).
+after a kill. A line below a command must occur in its output; `…` stands for anything. A pipeline runs until Ctrl-C, or until
+the page stops it. Of pages that need more than one broker only the command lines are checked
+(`tests/test_documented_commands.py`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,39 @@ from tests.kit.wait import until
 
 ADDRESS = "127.0.0.1:9092"
 COMMAND_S = 300
+BEFORE_PIPELINES = """
+```console title="broker"
+$ ottla serve
+```
+```console
+$ ottla topic create orders -p 1
+$ ottla topic create orders.dlq -p 1
+$ ottla topic create revenue -p 1
+$ ottla topic create big_orders -p 1
+$ ottla pipeline init orders
+$ mkdir -p orders.tests/large/expected
+```
+```json title="records.jsonl"
+{"value": {"order_id": "1", "customer": "ada", "amount": 65, "at": "2026-11-19T10:00:01Z"}}
+{"value": {"order_id": "2", "customer": "bob", "amount": 2000, "at": "2026-11-19T10:05:00Z"}}
+```
+```json title="orders.tests/large/orders.jsonl"
+{"order_id": "1", "customer": "ada", "amount": 2000.0}
+```
+```json title="orders.tests/large/expected/big_orders.jsonl"
+{"order_id": "1", "customer": "ada", "amount": 2000.0}
+```
+```console
+$ ottla produce orders --format json -f records.jsonl
+```
+"""
+"""What the pages on pipelines expect: a broker, the topics and the files of the example, two records."""
+EDITED = """
+```console
+$ ottla pipeline run orders.py --once
+$ sed -i 's/F.sum("amount")/F.sum(F.col("amount") * 1.2)/' orders.py
+```
+"""
 
 
 class Walk:
@@ -34,6 +69,8 @@ class Walk:
         (port,) = free_ports(1)
         self._address = f"127.0.0.1:{port}"
         self._terminals: dict[str, subprocess.Popen[bytes]] = {}
+        self._pipeline = ""
+        """The command that ran a pipeline last: before it is stopped by another command it runs again."""
         programs = folder / "bin"
         programs.mkdir()
         for name, words in (("ottla", f"{sys.executable} -m ottla"), ("python", sys.executable)):
@@ -100,21 +137,51 @@ class Walk:
             else:
                 commands[-1][1].append(line)
         for command, expected in commands:
-            done = subprocess.run(
-                ["bash", "-c", self._here(command)],
-                cwd=self.folder,
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                timeout=COMMAND_S,
-            )
+            if re.search(r"pipeline (reset|upgrade)", command) and not re.search("--yes|--dry-run", command):
+                command += " --yes"  # at a terminal it asks
+            if "pipeline run " in command and not re.search("--once|--from", command):
+                self._pipeline = command
+                with self._running_pipeline(command) as running:
+                    running.send_signal(signal.SIGINT)
+                continue
+            with self._running_pipeline(self._pipeline) if "pipeline stop " in command else nullcontext():
+                done = subprocess.run(
+                    ["bash", "-c", self._here(command)],
+                    cwd=self.folder,
+                    env=self._environment,
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    text=True,
+                    timeout=COMMAND_S,
+                )
             said = done.stdout + done.stderr
             assert done.returncode == 0, f"{command}\n{said}"
             printed = sorted(line.strip() for line in said.splitlines())
             for line in expected:
                 pattern = ".*".join(map(re.escape, line.strip().split("…")))
                 assert any(re.fullmatch(pattern, each) for each in printed), f"{command}\nprints no line {line!r}:\n{said}"
+
+    @contextmanager
+    def _running_pipeline(self, command: str) -> Iterator[subprocess.Popen[bytes]]:
+        """A `pipeline run` that has started, and ends with 0 by what is done to it."""
+        log = self.folder / "run.log"
+        words = ["bash", "-c", f"exec {self._here(command)}"]
+        with log.open("wb") as said:
+            running = subprocess.Popen(words, cwd=self.folder, env=self._environment, stdout=said, stderr=said)
+        status = ["ottla", "pipeline", "status", "--all", "--json"]
+
+        def works() -> bool:
+            assert running.poll() is None, log.read_text()
+            shown = subprocess.run(status, env=self._environment, capture_output=True, text=True)
+            return '"state": "running"' in shown.stdout
+
+        try:
+            until(works, lambda: f"{command}: {log.read_text()}", timeout_s=COMMAND_S)
+            yield running
+            assert running.wait(COMMAND_S) == 0, log.read_text()
+        finally:
+            running.kill()
+            running.wait()
 
 
 @pytest.fixture
@@ -134,6 +201,17 @@ def test_a_reader_can_follow_the_tutorial_of_pipelines(walk: Walk) -> None:
     (walk.folder / "start.md").write_text('```console title="broker"\n$ ottla serve\n```\n')
     walk.follow(walk.folder / "start.md")
     walk.follow(ROOT / "docs" / "tutorial-pipeline.md")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("page", "before"),
+    [("pipelines", ""), ("howto/pipelines-in-production", ""), ("howto/upgrade-a-pipeline", EDITED)],
+)
+def test_the_commands_of_a_page_on_pipelines_run(walk: Walk, page: str, before: str) -> None:
+    (walk.folder / "start.md").write_text(BEFORE_PIPELINES + before)
+    walk.follow(walk.folder / "start.md")
+    walk.follow(ROOT / "docs" / f"{page}.md")
 
 
 def test_the_site_is_built_and_no_link_is_broken(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ NEEDS_MORE = {
     "schema": "it needs a registry; tests/registry/test_schema_commands.py",
     "secure": "tests/cli/test_secure.py",
     "reassign": "tests/cluster/test_cluster_commands.py",
-    "pipeline": "tests/pipelines/test_pipeline_cli.py",
+    "pipeline": "tests/test_documentation_walks.py, tests/pipelines/test_pipeline_cli.py",
 }
 """Commands that one broker is not enough for, and where they run."""
 FOLLOW_S = 5
