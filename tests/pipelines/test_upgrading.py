@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla.client.blocking import Client
 from ottla.pipelines import project, topics, upgrading
 from ottla.pipelines.edits import Kind, State
 from ottla.pipelines.failure import PipelineError, Superseded
@@ -63,14 +62,14 @@ def upgrade(shop: Shop, file: Path, *, dry_run: bool = False, to: str | None = N
         storage=str(shop.folder / "storage"),
         trigger="100 ms",
     )
-    with Client(topics.connect(given)) as client:
-        live = live_project(client, given, ["copy", "same", "rows", "counts", "sums"])
+    with topics.Clients(given) as clients:
+        live = live_project(clients.of(None), given, ["copy", "same", "rows", "counts", "sums"])
         versions = Versions(shop.spark, given.storage)
         kept = versions.read(live.version)
         assert kept is not None
         wanted = versions.read(to) if to is not None else None
         new = upgrading.loaded(file) if wanted is None else upgrading.loaded_version(versions, wanted)
-        work = upgrading.Upgrade(shop.spark, client, live, upgrading.loaded_version(versions, kept), new)
+        work = upgrading.Upgrade(shop.spark, clients, live, upgrading.loaded_version(versions, kept), new)
         edits = work.examine()
         over = work.stretch(edits, 1000, None)
         differences = work.shadowed(edits, over, 5)

@@ -62,6 +62,11 @@ def number_of(version: str) -> int:
     return int(number) if number.isdecimal() else 0
 
 
-def live(markers: Iterable[Marker]) -> Marker | None:
-    """The marker of the live version. A group may also hold older ones, of topics that the flow no longer reads."""
-    return max(markers, key=lambda each: (number_of(each.version), each.hold is not None, each.batch_id), default=None)
+def live(markers: Iterable[Marker], query_id: str | None = None) -> Marker | None:
+    """The marker of the live version. A group may also hold older ones, of topics that the flow no longer reads. Of those of one
+    version that of this query is the newest: a new checkpoint counts batches from 0 again."""
+
+    def age(each: Marker) -> tuple[int, bool, bool, int]:
+        return number_of(each.version), each.hold is not None, each.query_id == query_id, each.batch_id
+
+    return max(markers, key=age, default=None)

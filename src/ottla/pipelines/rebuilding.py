@@ -21,7 +21,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ottla.client.blocking import Client
 from ottla.client.offsets import EARLIEST, list_offsets
 from ottla.pipelines import topics
 from ottla.pipelines.checkpoint import Checkpoint, PartitionOffsets, inputs_of, offsets_of
@@ -33,6 +32,7 @@ from ottla.pipelines.graph import Plan
 from ottla.pipelines.marker import Marker
 from ottla.pipelines.project import Project
 from ottla.pipelines.queries import run_to_end
+from ottla.pipelines.topics import Clients
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -46,7 +46,7 @@ class Rebuild:
     """A new checkpoint of a flow. `project` is that of the new version."""
 
     spark: SparkSession
-    client: Client
+    clients: Clients
     project: Project
     plan: Plan
     flow: Flow
@@ -57,7 +57,7 @@ class Rebuild:
     def __post_init__(self) -> None:
         self.checkpoint = Checkpoint(self.spark, self.project.checkpoint(self.flow.name))
         self._sources = Frames(self.spark, self.project, self.plan).sources(self.flow)
-        self._places = {source.name: topics.places_of(self.client, source) for source in self._sources}
+        self._places = {source.name: topics.places_of(self.clients.of(source.cluster), source) for source in self._sources}
         self._start: PartitionOffsets = {}
 
     def begin(self, origin: Mapping[str, Any]) -> None:
@@ -65,8 +65,9 @@ class Rebuild:
         starting = {}
         for source in self._sources:
             given = str(origin.get(source.name, {}).get("option", source.starting))
-            starting[source.name] = topics.resolve(self.client, source, given)
-            firsts = list_offsets(self.client, dict.fromkeys(self._places[source.name], EARLIEST))
+            client = self.clients.of(source.cluster)
+            starting[source.name] = topics.resolve(client, source, given)
+            firsts = list_offsets(client, dict.fromkeys(self._places[source.name], EARLIEST))
             wanted = offsets_of(json.dumps(starting[source.name]["offsets"]))
             self._start |= {where: max(at.offset, wanted.get(where, 0)) for where, at in firsts.items()}
         self.checkpoint.write_note(

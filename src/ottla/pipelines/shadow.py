@@ -7,23 +7,23 @@ encode it. A flow whose input is the topic of a flow with a shadow reads that sh
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ottla.client.blocking import Client
 from ottla.client.offsets import EARLIEST, LATEST, list_offsets
 from ottla.pipelines import encoding, expectations, reading
 from ottla.pipelines.checkpoint import Checkpoint, PartitionOffsets
 from ottla.pipelines.comparison import Row
 from ottla.pipelines.data_source.offsets import nested
-from ottla.pipelines.definitions import Files, Flow, Sink, Source
+from ottla.pipelines.definitions import Cluster, Files, Flow, Sink, Source
 from ottla.pipelines.frames import Frames, checked
 from ottla.pipelines.graph import Plan
 from ottla.pipelines.project import Project
 from ottla.pipelines.queries import run_to_end
 from ottla.pipelines.spark_jvm import FileSystem, observed_metrics
-from ottla.pipelines.topics import places_of
+from ottla.pipelines.topics import Clients, places_of
+from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,23 +37,25 @@ _PER_BATCH_MIN = 1_000
 class Stretch:
     """The records that both versions process."""
 
-    start: PartitionOffsets
-    end: PartitionOffsets
+    parts: Mapping[Cluster | None, tuple[PartitionOffsets, PartitionOffsets]]
+    """By cluster, where they begin and end."""
 
     @property
     def records(self) -> int:
-        return sum(end - self.start[where] for where, end in self.end.items())
+        return sum(sum(end.values()) - sum(start.values()) for start, end in self.parts.values())
 
-    def of(self, places: Iterable[Any]) -> tuple[PartitionOffsets, PartitionOffsets]:
-        mine = [where for where in places if where in self.end]
-        return {where: self.start[where] for where in mine}, {where: self.end[where] for where in mine}
+    def of(self, cluster: Cluster | None, places: Iterable[TopicPartition]) -> tuple[PartitionOffsets, PartitionOffsets]:
+        start, end = self.parts[cluster]
+        mine = [where for where in places if where in end]
+        return {where: start[where] for where in mine}, {where: end[where] for where in mine}
 
 
-def stretch(client: Client, sources: Iterable[Source], records: int, from_ms: int | None) -> Stretch:
+def stretch(clients: Clients, sources: Iterable[Source], records: int, from_ms: int | None) -> Stretch:
     """The last so many records of each source, or those since a time."""
-    start: PartitionOffsets = {}
-    end: PartitionOffsets = {}
+    parts: dict[Cluster | None, tuple[PartitionOffsets, PartitionOffsets]] = {}
     for source in sources:
+        client = clients.of(source.cluster)
+        start, end = parts.setdefault(source.cluster, ({}, {}))
         places = [where for where in places_of(client, source) if where not in end]
         ends = {
             where: at.offset for where, at in list_offsets(client, dict.fromkeys(places, LATEST), read_committed=True).items()
@@ -66,7 +68,7 @@ def stretch(client: Client, sources: Iterable[Source], records: int, from_ms: in
             begin = last(firsts, ends, records)
         start.update(begin)
         end.update({where: max(ends[where], begin[where]) for where in places})
-    return Stretch(start, end)
+    return Stretch(parts)
 
 
 def last(firsts: PartitionOffsets, ends: PartitionOffsets, records: int) -> PartitionOffsets:
@@ -91,13 +93,13 @@ class Shadow:
     """The directories of flows that have run."""
     dead_letters: dict[str, int] = field(default_factory=dict)
 
-    def run(self, client: Client, flow: Flow) -> None:
+    def run(self, clients: Clients, flow: Flow) -> None:
         """Run a flow over the stretch, after those that it reads. PipelineError at the user's line if it fails."""
         frames = Frames(self.spark, self.project, self.plan, given=self._shadow_of)
         sources = [source for source in frames.sources(flow) if is_of(self.plan, source, self.written) is None]
         per_batch = max(self.stretch.records // _BATCHES, _PER_BATCH_MIN)
         for source in sources:
-            start, end = self.stretch.of(places_of(client, source))
+            start, end = self.stretch.of(source.cluster, places_of(clients.of(source.cluster), source))
             if not start:
                 continue
             frames.starting[source.name] = json.dumps(nested(start))
@@ -145,7 +147,9 @@ class Shadow:
 def is_of(plan: Plan, source: Source, flows: Container[str]) -> str | None:
     """Which of these flows writes the topic that the source reads. None as well if the source wants more than values."""
     for flow in plan.queries:
-        if flow.name in flows and isinstance(flow.to, Sink) and source.topics == (flow.to.topic,) and not source.columns:
+        if flow.name not in flows or not isinstance(flow.to, Sink) or source.columns:
+            continue
+        if (source.cluster, source.topics) == (flow.to.cluster, (flow.to.topic,)):
             return flow.name
     return None
 

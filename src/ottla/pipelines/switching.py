@@ -45,11 +45,11 @@ class Progress:
     """Of a hold: drivers with an older epoch are fenced."""
 
 
-def progress(client: Client, group_id: str, *, stable: bool = True) -> Progress:
-    """With `stable` it waits for transactions that hold offsets of the group open."""
+def progress(client: Client, group_id: str, query_id: str | None = None, *, stable: bool = True) -> Progress:
+    """With `stable` it waits for transactions that hold offsets of the group open. `query_id` is that of the live checkpoint."""
     committed = committed_offsets(client, group_id, require_stable=stable)
     markers = {where: found for where, entry in committed.items() if (found := marker_in(entry.metadata)) is not None}
-    newest = live(markers.values())
+    newest = live(markers.values(), query_id)
     place = next((where for where, found in markers.items() if found == newest), None)
     return Progress(committed, newest, place)
 
@@ -100,12 +100,13 @@ class Switch:
         self.client, self.project, self.version = client, project, version
         self._producer: ProducerIdAndEpoch = init_producer_id(client, project.switch_id, _TIMEOUT_MS)
 
-    def hold(self, flow: str, starting: PartitionOffsets) -> Progress:
-        """Hold the flow: no batch of the live version is committed any more. `starting` is for a flow that never ran."""
+    def hold(self, flow: str, starting: PartitionOffsets, query_id: str | None) -> Progress:
+        """Hold the flow: no batch of the live version is committed any more. `starting` is for a flow that never ran, `query_id`
+        that of the live checkpoint."""
         group_id = self.project.group_id(flow)
         for attempt in range(_ATTEMPTS):
             producer = init_producer_id(self.client, group_id, _TIMEOUT_MS)
-            found = self._checked(flow, progress(self.client, group_id))
+            found = self._checked(flow, progress(self.client, group_id, query_id))
             marker = found.marker or not_begun(self.project.version, self.project.generation(flow))
             held = marker._replace(hold=Hold(self.version, int(time.time() * 1000) + HOLD_MS))
             offsets = dict(found.offsets) or {where: CommittedOffset(offset) for where, offset in starting.items()}
@@ -158,11 +159,11 @@ class Switch:
 def switched(held: Progress, marker: Marker, offsets: PartitionOffsets | None = None) -> GroupOffsets:
     """The offsets to commit for a flow: no older marker stays in its group. Without `offsets` they are those of the hold."""
     found = {where: CommittedOffset(entry.offset) for where, entry in held.offsets.items()}
-    if offsets is None:
-        assert held.place is not None
-        place = held.place
-    else:
+    if offsets:
         found.update({where: CommittedOffset(offset) for where, offset in offsets.items()})
         place = min(offsets)
+    else:
+        assert held.place is not None
+        place = held.place
     found[place] = CommittedOffset(found[place].offset, str(marker))
     return found

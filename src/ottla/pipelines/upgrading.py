@@ -11,19 +11,19 @@ import logging
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ottla.client.blocking import Client
+from ottla.client.offsets import LATEST, list_offsets
 from ottla.client.transactions import CommittedOffset, GroupOffsets
 from ottla.pipelines import edits, graph, loading, scratch, tables, topics
 from ottla.pipelines.checkpoint import Checkpoint, PartitionOffsets, inputs_of, offsets_of
 from ottla.pipelines.comparison import Difference, compare
 from ottla.pipelines.data_source.offsets import nested
-from ottla.pipelines.definitions import Files, Flow, Source, Table
+from ottla.pipelines.definitions import Cluster, Files, Flow, Sink, Source, Table
 from ottla.pipelines.edits import FlowEdit, Kind, State
 from ottla.pipelines.failure import PipelineError
 from ottla.pipelines.frames import Frames
@@ -35,7 +35,9 @@ from ottla.pipelines.session import is_local
 from ottla.pipelines.shadow import Shadow, Stretch, is_of, stretch
 from ottla.pipelines.spark_jvm import FileSystem
 from ottla.pipelines.switching import Progress, Switch, progress, switched
+from ottla.pipelines.topics import Clients
 from ottla.pipelines.versions import Code, Version, Versions, code_of, following, isolated
+from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,6 +53,28 @@ class Side:
 
     plan: Plan
     code: Code
+
+
+def home_of(sides: Iterable[Side]) -> Cluster | None:
+    """The one cluster in which all flows of these versions commit. PipelineError if there are several."""
+    homes: dict[Cluster | None, Flow] = {}
+    for side in sides:
+        for flow in side.plan.queries:
+            homes.setdefault(side.plan.home(flow), flow)
+    if len(homes) > 1:
+        (one, first), (other, second) = list(homes.items())[:2]
+        raise PipelineError(
+            f"flow {second.name!r} commits in {_cluster(other)}, flow {first.name!r} in {_cluster(one)}: versions of a pipeline "
+            "switch in one transaction of one cluster",
+            second.place,
+            hint="make it two pipelines; or stop it, run the new code, and `ottla pipeline reset` the flows whose state does not "
+            "fit it",
+        )
+    return next(iter(homes), None)
+
+
+def _cluster(cluster: Cluster | None) -> str:
+    return "the pipeline's own cluster" if cluster is None else f"cluster {cluster.name!r}"
 
 
 def loaded(file: Path) -> Side:
@@ -79,10 +103,14 @@ class Upgrade:
     """An upgrade from the live version, `old`, to `new`. `project` is that of the live version."""
 
     spark: SparkSession
-    client: Client
+    clients: Clients
     project: Project
     old: Side
     new: Side
+
+    def __post_init__(self) -> None:
+        self.home = home_of((self.old, self.new))
+        self._client = self.clients.of(self.home)
 
     def examine(self) -> list[FlowEdit]:
         """What the edit touches. PipelineError if a flow of the new version cannot run, or cannot be switched."""
@@ -115,7 +143,7 @@ class Upgrade:
             for flow in side.plan.queries:
                 if flow.name in shadows:
                     sources += [source for source in frames.sources(flow) if is_of(side.plan, source, shadows) is None]
-        return stretch(self.client, sources, records, from_ms)
+        return stretch(self.clients, sources, records, from_ms)
 
     def shadowed(self, found: list[FlowEdit], over: Stretch, sample_max: int) -> list[FlowDifference]:
         """Run both versions of the edited flows over past records. The difference of their results."""
@@ -128,7 +156,7 @@ class Upgrade:
             for side in sides:
                 for flow in side.plan.queries:
                     if flow.name in names:
-                        side.run(self.client, flow)
+                        side.run(self.clients, flow)
             before, after = sides
             return [
                 FlowDifference(
@@ -165,48 +193,52 @@ class Upgrade:
         project = replace(self.project, version=version, generations={**kept, **dict.fromkeys(begun, version)})
         versions = Versions(self.spark, project.storage)
         self._remove_abandoned(versions)
-        attempt = Switch(self.client, self.project, version)
+        attempt = Switch(self._client, self.project, version)
         rebuilds = {
             edit.flow: self._rebuild(project, edit) for edit in found if edit.state is State.REBUILT and edit.new is not None
         }
         for name, rebuild in rebuilds.items():
             logger.info("Flow %s: rebuilding its state", name)
-            rebuild.catch_up(progress(self.client, self.project.group_id(name)).marker)
+            rebuild.catch_up(progress(self._client, self.project.group_id(name), self._checkpoint(name).query_id()).marker)
         markers: dict[str, GroupOffsets] = {}
         for edit in found:
             flow = edit.new or edit.old
             assert flow is not None
-            held = attempt.hold(edit.flow, self._starting(self.old if edit.new is None else self.new, flow))
+            starting = self._marked(self.old if edit.new is None else self.new, flow)
+            held = attempt.hold(edit.flow, starting, self._checkpoint(edit.flow).query_id())
             if edit.flow not in begun:
                 assert held.marker is not None
                 markers[edit.flow] = switched(held, held.marker._replace(version=version, hold=None))
                 continue
             held = self._settled(edit, held)
-            offsets = self._offsets(flow, held)
+            offsets = self._offsets(edit, held)
             marker = not_begun(version, version)
             if edit.flow in rebuilds:
                 assert held.marker is not None
                 marker, offsets = rebuilds[edit.flow].finish(held.marker, offsets)
             else:
                 self._begin(project, flow, offsets)
-            markers[edit.flow] = switched(held, marker, offsets)
+            markers[edit.flow] = switched(held, marker, self._read(self.new, flow, self.home, offsets))
         versions.keep(
             Version(version, self.new.code, self.project.version, int(time.time() * 1000), note, dict(project.generations))
         )
         attempt.commit(markers)
         return project
 
+    def _checkpoint(self, flow: str) -> Checkpoint:
+        """Of the live version."""
+        return Checkpoint(self.spark, self.project.checkpoint(flow))
+
     def _rebuild(self, project: Project, edit: FlowEdit) -> Rebuild:
         assert edit.new is not None
-        old = Checkpoint(self.spark, self.project.checkpoint(edit.flow))
         had_state = edit.old is not None and edit.had_state
         rebuild = Rebuild(
             self.spark,
-            self.client,
+            self.clients,
             project,
             self.new.plan,
             edit.new,
-            old if had_state else None,
+            self._checkpoint(edit.flow) if had_state else None,
             edit.same_watermarks,
         )
         rebuild.begin(self._origin(edit.flow))
@@ -219,7 +251,7 @@ class Upgrade:
             return held
         assert marker is not None
         assert held.producer is not None
-        checkpoint = Checkpoint(self.spark, self.project.checkpoint(old.name))
+        checkpoint = self._checkpoint(old.name)
         group_id, planned = self.project.group_id(old.name), checkpoint.last_batch()
         begun = (
             marker if marker.query_id != NOT_BEGUN else marker._replace(query_id=checkpoint.query_id() or NOT_BEGUN, batch_id=-1)
@@ -233,12 +265,13 @@ class Upgrade:
                 old.place,
                 hint="nothing was switched: run the live version once more with `run --once`, then upgrade",
             )
-        ends = {where: CommittedOffset(offset) for where, offset in checkpoint.batch_offsets(last, {}).end.items()}
+        found = self._read(self.old, old, self.home, checkpoint.batch_offsets(last, {}).end)
+        ends = {where: CommittedOffset(offset) for where, offset in found.items()}
         return replace(held, offsets={**held.offsets, **ends}, marker=begun._replace(batch_id=last))
 
     def _origin(self, flow: str) -> dict[str, Any]:
         """Where the sources of a flow began when it ran first."""
-        note = Checkpoint(self.spark, self.project.checkpoint(flow)).note() or {}
+        note = self._checkpoint(flow).note() or {}
         return dict(note.get("origin") or note.get("starting") or {})
 
     def _sources(self, side: Side, flow: Flow) -> tuple[Source, ...]:
@@ -248,23 +281,58 @@ class Upgrade:
         """Where a flow starts that never ran."""
         found: PartitionOffsets = {}
         for source in self._sources(side, flow):
-            entry = topics.resolve(self.client, source, source.starting)
+            entry = topics.resolve(self.clients.of(source.cluster), source, source.starting)
             found.update(offsets_of(json.dumps(entry["offsets"])))
         return found
 
-    def _offsets(self, flow: Flow, held: Progress) -> PartitionOffsets:
+    def _read(self, side: Side, flow: Flow, cluster: Cluster | None, offsets: PartitionOffsets) -> PartitionOffsets:
+        """The offsets of topics that a flow reads in a cluster."""
+        mine = [source for source in self._sources(side, flow) if source.cluster == cluster]
+        return {where: offset for where, offset in offsets.items() if any(graph.reads(source, where.topic) for source in mine)}
+
+    def _marked(self, side: Side, flow: Flow) -> PartitionOffsets:
+        """Offsets of a flow that never ran, for its marker. Without a topic at home: the end of the topic that it writes."""
+        found = self._read(side, flow, self.home, self._starting(side, flow))
+        if found or not isinstance(flow.to, Sink):
+            return found
+        topics.ensure_sink(self._client.options, flow.to)
+        place = TopicPartition(flow.to.topic, 0)
+        return {place: list_offsets(self._client, {place: LATEST})[place].offset}
+
+    def _offsets(self, edit: FlowEdit, held: Progress) -> PartitionOffsets:
         """Where the new version of a flow goes on. For topics that the old one did not read: where its sources start."""
-        return {
-            where: held.offsets[where].offset if where in held.offsets else offset
-            for where, offset in self._starting(self.new, flow).items()
-        }
+        assert edit.new is not None
+        at_home = {where: entry.offset for where, entry in held.offsets.items()}
+        if edit.old is not None and held.place is not None and not self._read(self.old, edit.old, self.home, {held.place: 0}):
+            del at_home[held.place]  # the end of the topic that the flow writes
+        found: PartitionOffsets = {}
+        for source in self._sources(self.new, edit.new):
+            done = at_home if source.cluster == self.home else self._elsewhere(edit.old, source.cluster, held)
+            entry = topics.resolve(self.clients.of(source.cluster), source, source.starting)
+            start = offsets_of(json.dumps(entry["offsets"]))
+            found.update({where: done.get(where, offset) for where, offset in start.items()})
+        return found
+
+    def _elsewhere(self, old: Flow | None, cluster: Cluster | None, held: Progress) -> PartitionOffsets:
+        """How far the old version has read another cluster. The group at home does not say it, the checkpoint does."""
+        if old is None:
+            return {}
+        assert held.marker is not None
+        checkpoint = self._checkpoint(old.name)
+        if held.marker.query_id == checkpoint.query_id():
+            return self._read(self.old, old, cluster, checkpoint.batch_offsets(held.marker.batch_id, {}).end)
+        found: PartitionOffsets = {}
+        for entry in (checkpoint.note() or {}).get("starting", {}).values():
+            found.update(offsets_of(json.dumps(entry["offsets"])))
+        return self._read(self.old, old, cluster, found)
 
     def _begin(self, project: Project, flow: Flow, offsets: PartitionOffsets) -> None:
         """Note in a new checkpoint where it begins."""
         sources = self._sources(self.new, flow)
         starting = {}
         for source in sources:
-            mine = nested({where: offsets[where] for where in topics.places_of(self.client, source) if where in offsets})
+            places = topics.places_of(self.clients.of(source.cluster), source)
+            mine = nested({where: offsets[where] for where in places if where in offsets})
             starting[source.name] = {"option": json.dumps(mine), "offsets": mine}
         Checkpoint(self.spark, project.checkpoint(flow.name)).write_note(
             {

@@ -28,7 +28,7 @@ from tests.kit.peers import ApacheKafka
 from tests.kit.wait import until
 from tests.pipelines.kills.drivers import Driver
 from tests.pipelines.kills.listening import AFTER, BEFORE, DROP, END_TXN, PASS, TXN_OFFSET_COMMIT, Blow, Proxy
-from tests.pipelines.kills.stage import PARTITIONS, PATIENCE_S, AnyBroker
+from tests.pipelines.kills.stage import PARTITIONS, PATIENCE_S, AnyBroker, OtherBroker
 
 INIT_PRODUCER_ID = 22
 RECORDS = 60
@@ -38,7 +38,9 @@ from pyspark.sql import functions as F
 
 from ottla import pipelines as p
 
-orders = p.source("in", p.json("id long, customer string, at timestamp"), name="orders", options={{"maxOffsetsPerTrigger": 40}})
+SOURCE
+orders = p.source("in", p.json("id long, customer string, at timestamp"), name="orders", cluster=SOURCE_NAME,
+                  options={{"maxOffsetsPerTrigger": 40}})
 p.sql(orders, to=p.sink("out", key="id"), name="copy", query="SELECT id, VERSION AS version FROM orders")
 
 
@@ -81,8 +83,11 @@ START = 1_700_000_000
 
 
 class Upgrades:
-    def __init__(self, folder: Path, broker: AnyBroker, proxy: Proxy, database: PostgreSQL | None) -> None:
-        self.folder, self.broker, self.proxy, self.database = folder, broker, proxy, database
+    def __init__(
+        self, folder: Path, broker: AnyBroker, proxy: Proxy, database: PostgreSQL | None, source: OtherBroker | None
+    ) -> None:
+        """`source` is the cluster of the topic that the pipeline reads, if it is another one."""
+        self.folder, self.broker, self.proxy, self.database, self.source = folder, broker, proxy, database, source
         self.url = "" if database is None else database.create_database("shop")
         self.servers = f"127.0.0.1:{proxy.port}"
         self.codes = [1]
@@ -94,7 +99,8 @@ class Upgrades:
         self._newest = [0] * PARTITIONS
         """By partition, the index in `codes` of the version whose row came last."""
         self._all: list[Driver] = []
-        self._producer = Producer({"bootstrap.servers": self.servers, "enable.idempotence": True, "log_level": 0})
+        source_servers = self.servers if source is None else source.bootstrap_servers
+        self._producer = Producer({"bootstrap.servers": source_servers, "enable.idempotence": True, "log_level": 0})
         self._consumer = Consumer(
             {
                 "bootstrap.servers": self.servers,
@@ -117,6 +123,8 @@ class Upgrades:
         if not place.is_dir():
             place.mkdir()
             text = PIPELINE if self.database is None else PIPELINE + TABLES
+            east = "" if self.source is None else f'p.cluster("east", {{"bootstrap.servers": "{self.source.bootstrap_servers}"}})'
+            text = text.replace("SOURCE_NAME", "None" if self.source is None else '"east"').replace("SOURCE", east)
             place.joinpath("shop.py").write_text(text.replace("VERSION", str(code)).replace("DATABASE", self.url))
             jars = "" if self.database is None else f'"spark.jars" = "{",".join(map(str, driver_jars()))}"'
             for client in (UPGRADER, DRIVER):
@@ -331,8 +339,10 @@ BLOWS: dict[str, Callable[[Upgrades], Blow]] = {
 
 
 @contextmanager
-def upgraded(folder: Path, broker: AnyBroker, proxy: Proxy, database: PostgreSQL | None) -> Iterator[Upgrades]:
-    stage = Upgrades(folder, broker, proxy, database)
+def upgraded(
+    folder: Path, broker: AnyBroker, proxy: Proxy, database: PostgreSQL | None = None, source: OtherBroker | None = None
+) -> Iterator[Upgrades]:
+    stage = Upgrades(folder, broker, proxy, database, source)
     try:
         yield stage
         stage.finish()

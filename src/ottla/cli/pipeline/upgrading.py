@@ -14,14 +14,13 @@ import typer
 from ottla.cli.failure import EXIT_USAGE, Failure
 from ottla.cli.output import counted, note, print_document, print_table
 from ottla.cli.pipeline.running import run_flows, spark_session
-from ottla.client.blocking import Client
 from ottla.pipelines import preflight, topics
 from ottla.pipelines.comparison import Row, RowChange
 from ottla.pipelines.edits import FlowEdit, Kind, State
 from ottla.pipelines.marker import number_of
 from ottla.pipelines.project import Project
 from ottla.pipelines.switching import live_project
-from ottla.pipelines.upgrading import FlowDifference, Side, Upgrade, lineage, loaded, loaded_version
+from ottla.pipelines.upgrading import FlowDifference, Side, Upgrade, home_of, lineage, loaded, loaded_version
 from ottla.pipelines.versions import Version, Versions
 
 if TYPE_CHECKING:
@@ -57,7 +56,8 @@ class Wish:
 def upgrade(project: Project, wish: Wish, old: Path | None) -> None:
     new = loaded(project.file)
     _check(project, new, wish)
-    with spark_session(project, ship=project.ship) as spark, Client(topics.connect(project)) as client:
+    with spark_session(project, ship=project.ship) as spark, topics.Clients(project) as clients:
+        client = clients.of(home_of([new]))
         live = live_project(client, project, _flows(new))
         versions = Versions(spark, project.storage)
         kept = versions.read(live.version)
@@ -74,18 +74,18 @@ def upgrade(project: Project, wish: Wish, old: Path | None) -> None:
         live = live_project(client, project, {*_flows(before), *_flows(new)})
         if _is_live(wish, live, before, new, f"nothing to upgrade: {project.file.name}"):
             return
-        _proceed(Upgrade(spark, client, live, before, new), wish, "")
+        _proceed(Upgrade(spark, clients, live, before, new), wish, "")
 
 
 def rollback(project: Project, wish: Wish, to: int | None) -> None:
-    with spark_session(project, ship=project.ship) as spark, Client(topics.connect(project)) as client:
+    with spark_session(project, ship=project.ship) as spark, topics.Clients(project) as clients:
         versions = Versions(spark, project.storage)
-        live, kept = _live(client, project, versions)
+        live, kept = _live(clients, project, versions)
         target = _target(versions, kept, to)
         before, new = loaded_version(versions, kept), loaded_version(versions, target)
         if _is_live(wish, live, before, new, f"nothing to roll back: version {target.number}"):
             return
-        _proceed(Upgrade(spark, client, live, before, new), wish, f"{_ROLLBACK}{target.number}")
+        _proceed(Upgrade(spark, clients, live, before, new), wish, f"{_ROLLBACK}{target.number}")
 
 
 def _is_live(wish: Wish, live: Project, before: Side, new: Side, what: str) -> bool:
@@ -104,7 +104,7 @@ def _check(project: Project, new: Side, wish: Wish) -> None:
         raise Failure(
             "no terminal to ask for confirmation", "pass --yes, or --dry-run to see only the difference", exit_code=EXIT_USAGE
         )
-    _refuse_other_clusters(new)
+    home_of([new])
     preflight.check_java()
     preflight.check_secrets(new.plan)
     preflight.check_storage(project.storage)
@@ -112,29 +112,17 @@ def _check(project: Project, new: Side, wish: Wish) -> None:
     preflight.check_master_answers(project.master)
 
 
-def _refuse_other_clusters(side: Side) -> None:
-    """One transaction switches all flows, and reads where their sources are: it is in the pipeline's own cluster."""
-    for flow in side.plan.queries:
-        other = next((each for each in (*side.plan.clusters_read(flow), side.plan.home(flow)) if each is not None), None)
-        if other is not None:
-            raise Failure(
-                f"{flow.place}: flow {flow.name!r} uses cluster {other.name!r}: versions of a pipeline switch in one transaction "
-                "of one cluster",
-                "stop the pipeline and run the new code; `ottla pipeline reset` the flows whose state does not fit it",
-            )
-
-
 def _flows(side: Side) -> list[str]:
     return [flow.name for flow in side.plan.queries]
 
 
-def _live(client: Client, project: Project, versions: Versions) -> tuple[Project, Version]:
+def _live(clients: topics.Clients, project: Project, versions: Versions) -> tuple[Project, Version]:
     """The live version, by the flows of all kept versions."""
     kept = [version for name in versions.names() if (version := versions.read(name)) is not None]
     if not kept:
         raise Failure(f"no version of pipeline {project.name} is kept in {versions.location}", "there is nothing to go back to")
-    flows = {flow for version in kept for flow in _flows(loaded_version(versions, version))}
-    live = live_project(client, project, flows)
+    sides = [loaded_version(versions, version) for version in kept]
+    live = live_project(clients.of(home_of(sides)), project, {flow for side in sides for flow in _flows(side)})
     for version in kept:
         if version.name == live.version:
             return live, version
@@ -161,8 +149,6 @@ def _proceed(work: Upgrade, wish: Wish, why: str) -> None:
     """Show what changes, ask, switch, and run."""
     pipeline, number = work.project.name, number_of(work.project.version)
     document: dict[str, Any] = {"pipeline": pipeline, "from": number, "to": number + 1, "switched": False}
-    for side in (work.old, work.new):
-        _refuse_other_clusters(side)
     found = work.examine()
     document["flows"] = [_edit_document(edit) for edit in found]
     _tell(wish, f"pipeline {pipeline}: version {number} is live, this is version {number + 1}{f' ({why})' if why else ''}")
@@ -273,7 +259,11 @@ def _edit_document(edit: FlowEdit) -> dict[str, Any]:
 def _compared_document(over: Stretch, found: Iterable[FlowDifference]) -> dict[str, Any]:
     return {
         "records": over.records,
-        "offsets": {f"{where.topic}-{where.partition}": [over.start[where], end] for where, end in sorted(over.end.items())},
+        "offsets": {
+            f"{'' if cluster is None else f'{cluster.name}:'}{where.topic}-{where.partition}": [start[where], last]
+            for cluster, (start, end) in over.parts.items()
+            for where, last in sorted(end.items())
+        },
         "flows": [
             {
                 "flow": each.flow,
