@@ -75,6 +75,8 @@ PATIENCE_S = 0.5
 """A changed request may wait for long, such as a Fetch: then its connection is given up."""
 STEP_S = 0.25
 HONEST_S = 60
+HANDSHAKE_S = 15
+"""What the broker gives a TLS handshake."""
 IDLE_S = 60
 """connections.max.idle.ms of the broker."""
 GROWTH_BYTES_MAX = 96 << 20
@@ -382,8 +384,13 @@ async def honest(run: Run, listener: Listener) -> None:
     """Writes a record and reads it back, over and over, on one connection after another."""
     number = 0
     while not run.is_over:
-        answers = await listener.open(lambda: Answers(sys.maxsize))
         used = time.monotonic()
+        try:
+            answers = await listener.open(lambda: Answers(sys.maxsize))
+        except OSError:
+            if time.monotonic() - used < HANDSHAKE_S:
+                raise
+            continue  # it was stopped in the middle of the handshake
         answers.write(login("root"))
         await answers.wait(2, HONEST_S)
         for _ in range(TURNS):
