@@ -76,7 +76,7 @@ PATIENCE_S = 0.5
 STEP_S = 0.25
 HONEST_S = 60
 HANDSHAKE_S = 15
-"""What the broker gives a TLS handshake."""
+"""What the broker gives a TLS handshake. Who hears nothing for longer was stopped (SIGSTOP), and its connection closed."""
 IDLE_S = 60
 """connections.max.idle.ms of the broker."""
 GROWTH_BYTES_MAX = 96 << 20
@@ -265,7 +265,7 @@ class Attack:
         try:
             honest, where = await self._prepare(stage, answers)
         except AssertionError:
-            if time.monotonic() - began < IDLE_S:
+            if time.monotonic() - began < HANDSHAKE_S:
                 raise
             self._run.ended["idle while this process was stopped"] += 1
             return
@@ -404,7 +404,7 @@ async def honest(run: Run, listener: Listener) -> None:
                 assert read.error == 0
                 assert dict(read_records(read.records))[written.base_offset] == value
             except AssertionError:
-                if not answers.closed or time.monotonic() - used < IDLE_S:
+                if not answers.closed or time.monotonic() - used < HANDSHAKE_S:
                     raise
                 break  # this process was stopped for so long that the broker closed the connection
             used = time.monotonic()
