@@ -296,6 +296,7 @@ def sums(orders):
 """
 
 
+@pytest.mark.slow
 def test_an_upgrade_goes_on_where_the_old_version_was_in_the_other_cluster(shop: Shop, east: Broker) -> None:
     """The group at home does not say it. It says where the marker is: on the topic that the flow writes, which here has the name
     of the one that it reads."""
