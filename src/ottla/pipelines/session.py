@@ -32,6 +32,15 @@ _DEFAULTS = {
     "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.streaming.stopTimeout": "60s",
+    # Wide rows cross to Python in batches that stay in the processor's cache, and in memory that workers keep: by default malloc
+    # returns what is large to the kernel, which has to clear each page again.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "1m",
+    "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 * 1024 * 1024),
+    "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(64 * 1024 * 1024),
+    "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
+    # For checkpoints on a local disk. Hadoop starts a process, chmod, for each file that it writes. This class writes one file
+    # where the default writes two, the second with a checksum; Spark itself adds checksums to state.
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
 }
 _LOCAL = {
     "spark.sql.shuffle.partitions": "4",
