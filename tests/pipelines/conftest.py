@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -106,9 +106,9 @@ class Shop:
     def __init__(self, folder: Path, broker: Broker, spark: SparkSession, prefix: str) -> None:
         self.folder, self.broker, self.spark, self.prefix = folder, broker, spark, prefix
 
-    def topic(self, name: str, partitions: int = 1) -> str:
+    def topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
         full = f"{self.prefix}{name}"
-        self.broker.create_topic(full, partitions)
+        self.broker.create_topic(full, partitions, config)
         return full
 
     def produce(self, topic: str, records: list[Any], **more: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -229,6 +230,45 @@ def test_every_record_is_there_once_whichever_tasks_write_it(
     assert set(ways) == {way}  # on a slow machine a batch may have to run again
     found = shop.values(out)
     assert Counter(value["id"] for value in found) == Counter(range(600))
+
+
+def test_small_batches_go_through_the_driver_and_are_there_once(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """F79: the driver reads them and sends them. One that fails half-way runs again; after a restart the next one is right."""
+    file, source, out = copy_of(shop, more=', options={"maxOffsetsPerTrigger": "40"}')
+    sent: list[int] = []
+    fails = {3, 6}
+    send, commit = BatchTransaction._sent_from_here, ExactlyOnceSink._commit
+
+    def counted(self: BatchTransaction, writing: producing.Writing, rows: Any) -> tuple[int, int]:
+        sent.append(rows.num_rows)
+        return send(self, writing, rows)
+
+    def sometimes(self: ExactlyOnceSink, *arguments: Any) -> None:
+        if len(sent) in fails:
+            fails.remove(len(sent))
+            raise KafkaError(ErrorCode.PRODUCER_FENCED, "somebody else")
+        commit(self, *arguments)
+
+    monkeypatch.setattr(BatchTransaction, "_sent_from_here", counted)
+    monkeypatch.setattr(ExactlyOnceSink, "_commit", sometimes)
+    for first in (0, 120):
+        shop.produce(source, orders(120, first))
+        flows = shop.run(file)
+        assert flows.sinks["copy"].totals.records == 120
+    assert not fails
+    # All but the first batch of each run, of which the driver does not know how large its rows are.
+    assert sum(sent) >= 160 + 40
+    assert Counter(value["id"] for value in shop.values(out)) == Counter(range(240))
+
+
+def test_a_topic_may_take_small_record_batches_only(shop: Shop) -> None:
+    file, source, _ = copy_of(shop)
+    out = shop.topic("small", 1, {"max.message.bytes": "50000"})
+    file.write_text(COPY.format(source=source, out=out, more=""))
+    shop.produce(source, [("c", {"id": n, "customer": secrets.token_hex(400), "amount": 1.0}) for n in range(300)])
+    flows = shop.run(file)
+    assert flows.sinks["copy"].totals.retries == 2  # 512 KB, 128 KB
+    assert Counter(value["id"] for value in shop.values(out)) == Counter(range(300))
 
 
 def test_two_sources_may_have_the_same_dead_letters(shop: Shop) -> None:

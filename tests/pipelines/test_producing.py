@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 
@@ -67,8 +69,19 @@ def test_headers_timestamps_and_partitions_of_the_rows_are_kept() -> None:
             found[partition] = read_records(batch, header_at(batch, 0))
     assert [(record.timestamp, record.headers) for record in found[2]] == [(1000, [("h", b"1")]), (3000, [])]
     assert found[0][0].timestamp > 1_700_000_000_000
-    with pytest.raises(ValueError, match="has 2 partitions, a row names partition 2"):
+    with pytest.raises(producing.RowRefused, match="has 2 partitions, a row names partition 2"):
         list(writing(2).encode(iter([given])))
+
+
+def test_records_without_a_key_go_round_from_another_partition_in_each_batch() -> None:
+    """A batch of one record would otherwise always go to the first."""
+    given = pa.RecordBatch.from_arrays([pa.nulls(1, pa.binary()), pa.array([b"v"], pa.binary())], names=["key", "value"])
+    found = set()
+    for epoch in range(4):
+        each = replace(writing(), producer=ProducerIdAndEpoch(7, epoch))
+        for packed in each.encode(iter([given])):
+            found.update(packed.column("partition").to_pylist())
+    assert found == {0, 1, 2, 3}
 
 
 def test_a_marker_is_read_as_it_was_written_and_nothing_else_is_one() -> None:

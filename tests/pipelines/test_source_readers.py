@@ -25,7 +25,7 @@ from ottla.client.options import InvalidOption, plain_options
 from ottla.errors import KafkaError
 from ottla.pipelines.data_source import fetching, read_limits
 from ottla.pipelines.data_source.planning import DataLost
-from ottla.pipelines.data_source.read_limits import ARE_KNOWN, ReadAllAvailable, ReadMaxRows, ReadMinRows
+from ottla.pipelines.data_source.read_limits import ARE_KNOWN, ReadAllAvailable, ReadMaxRows, ReadMinRows, SimpleReader
 from ottla.pipelines.data_source.readers import OttlaReader, OttlaSource, OttlaStreamReader, WithoutLimits
 from ottla.testing import Broker
 from ottla.types import TopicPartition
@@ -127,6 +127,31 @@ def micro_batches(reader: OttlaStreamReader, start: Document, limit: Any = ALL) 
         assert json.loads(json.dumps(end)) == end
         yield start, end
         start = end
+
+
+@has_limits
+def test_a_small_batch_comes_with_its_plan(broker: Broker, topic: str, produce: Callable[..., None]) -> None:
+    """As Spark's process that plans batches asks for it."""
+    produce(topic, 0, *(b"%d" % number for number in range(600)))
+    reader = stream(broker, topic, startingOffsets="earliest")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ALL)
+    (plan,) = reader.partitions(start, end)
+    assert isinstance(reader, SimpleReader)
+    given: Any = reader.getCache(start, end)
+    found = [row["value"] for part in given for row in part.to_pylist()]
+    assert found == [row["value"] for row in rows(reader, [plan])]
+    assert len(found) == 600
+    assert not isinstance(reader, SimpleReader), "Spark asks for the lag, and so on"
+    # Spark may lose what it got, and may not ask for it.
+    assert [row["value"] for row in rows(reader, reader.partitions(start, end))] == found
+    # A batch of more records, or of larger ones, is for tasks.
+    for values_ in ((b"%d" % number for number in range(1_001)), (b"x" * 300_000 for _ in range(4))):
+        start = end
+        produce(topic, 1, *values_, **{"message.max.bytes": 2_000_000})
+        end = reader.latestOffset(start, ALL)
+        assert len(reader.partitions(start, end)) == 1
+        assert not isinstance(reader, SimpleReader)
 
 
 def test_f78_all_columns_of_a_batch(broker: Broker, topic: str, produce: Callable[..., None]) -> None:

@@ -134,6 +134,11 @@ def _plain(source: Source) -> Source:
     return replace(source, starting="", options=kept, dead_letter=None)
 
 
+def has_state(frame: DataFrame) -> bool:
+    """Whether a stream has an operator that keeps state."""
+    return any(_stateful([node for node in analysed_plan(frame)[1] if node.is_streaming]))
+
+
 def _stateful(nodes: list[PlanNode]) -> Iterator[str]:
     joins = [number for number, node in enumerate(nodes) if node.name == "Join"]
     for number, node in enumerate(nodes):

@@ -19,7 +19,7 @@ import logging
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -35,18 +35,21 @@ from ottla.pipelines.failure import PipelineError, Place
 from ottla.pipelines.graph import reads
 from ottla.pipelines.marker import FIRST, Marker
 from ottla.pipelines.session import is_local
-from ottla.pipelines.spark_jvm import is_in_one_task
+from ottla.pipelines.spark_jvm import arrow_rows, is_in_one_task
 from ottla.pipelines.takeover import Claim
 from ottla.records.batch import SEQUENCE_MAX
 from ottla.records.compression import CODEC_NAMES
 from ottla.types import ProducerIdAndEpoch, TopicPartition
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
 logger = logging.getLogger("ottla.pipelines")
 
 ATTEMPTS = 5
+SMALL_BATCH_RECORDS, SMALL_BATCH_BYTES = 1_000, 1 << 20
+"""A batch with at most so much goes through the driver. Its bytes are guessed from the batch before."""
 
 
 @dataclass
@@ -58,6 +61,9 @@ class BatchTransaction:
     producer: ProducerIdAndEpoch
     sequences: dict[str, dict[int, int]] = field(default_factory=dict)
     """By topic and partition, the next sequence: two sources may share a dead-letter topic."""
+    is_small: bool = False
+    """Whether the rows may come to the driver."""
+    batch_bytes_max: int = producing.BATCH_BYTES_MAX
 
     def writing(self, topic: str, codec: str, turns: str | None = None) -> producing.Writing:
         partitions = len(self.client.topic(topic, create=True).partitions)
@@ -70,6 +76,7 @@ class BatchTransaction:
             CODEC_NAMES.index(codec),
             dict(self.sequences.get(topic, {})),
             turns,
+            self.batch_bytes_max,
         )
 
     def send(self, records: DataFrame, topic: str, codec: str) -> tuple[int, int]:
@@ -79,6 +86,9 @@ class BatchTransaction:
         # Lambdas, not bound methods: PySpark inspects the signature and wants one argument.
         if is_in_one_task(records):
             writing = self.writing(topic, codec)
+            rows = arrow_rows(records) if self.is_small else None
+            if rows is not None:
+                return self._sent_from_here(writing, rows)
             # `coalesce` moves nothing here; it keeps Spark from adding tasks.
             written = records.coalesce(1).mapInArrow(lambda batches: writing.write(batches), producing.WRITTEN).collect()
         elif is_local(str(records.sparkSession.sparkContext.master)):
@@ -90,6 +100,15 @@ class BatchTransaction:
             packed = records.mapInArrow(lambda batches: writing.encode(batches), producing.PACKED)
             shuffled = packed.repartitionById(writing.partitions, F.col("partition"))
             written = shuffled.mapInArrow(lambda batches: writing.produce(batches), producing.WRITTEN).collect()
+        return self._counted(topic, written)
+
+    def _sent_from_here(self, writing: producing.Writing, rows: pa.Table) -> tuple[int, int]:
+        """A task would cost more than all these rows: a function to unpickle, a connection, a process to wake."""
+        found = producing.write_from_driver(writing, self.client, rows.to_batches())
+        return self._counted(writing.topic, found.to_pylist())
+
+    def _counted(self, topic: str, written: Iterable[Any]) -> tuple[int, int]:
+        written = list(written)
         following = self.sequences.setdefault(topic, {})
         for row in written:
             following[row["partition"]] = (following.get(row["partition"], 0) + row["records"]) & SEQUENCE_MAX
@@ -151,6 +170,8 @@ class ExactlyOnceSink:
     """The transactional id that makes another version live."""
     sources: tuple[Source, ...] | None = None
     """Those whose topics are in the cluster of the transaction, which holds their offsets. None: all are."""
+    has_state: bool = True
+    """Whether a batch may have many more rows than records."""
     totals: Totals = field(default_factory=Totals)
     failure: PipelineError | None = None
     """Why the flow ended. Spark's own report is this error after its way through Java."""
@@ -159,6 +180,10 @@ class ExactlyOnceSink:
     _client: Client | None = None
     _batch_id: int = -1
     """The batch that was started last."""
+    _bytes_each: float = float("inf")
+    """Written for each record read, in the batch before."""
+    _batch_bytes_max: int = producing.BATCH_BYTES_MAX
+    """Of a record batch."""
     _claim: Claim = field(init=False)
 
     def __post_init__(self) -> None:
@@ -174,7 +199,7 @@ class ExactlyOnceSink:
         except PipelineError as error:
             self.failure = error
             raise
-        except (KafkaError, OSError) as error:
+        except (KafkaError, OSError, producing.RowRefused) as error:
             self.failure = self._explained(error)
             raise self.failure from error
 
@@ -206,6 +231,13 @@ class ExactlyOnceSink:
             except Exception as error:
                 self.close()
                 reason = retry_reason(error)
+                if (
+                    reason is None
+                    and spark_errors.is_batch_too_large(error)
+                    and self._batch_bytes_max > producing.BATCH_BYTES_MIN
+                ):
+                    self._batch_bytes_max //= 4
+                    reason = f"the topic takes no record batches of that size, sending {self._batch_bytes_max:,} bytes at most"
                 if reason is None or attempt == ATTEMPTS:
                     raise
                 self.totals.retries += 1
@@ -219,7 +251,11 @@ class ExactlyOnceSink:
             self._client = Client(self.options)
         client = self._client
         producer = init_producer_id(client, self.group_id, self.transaction_timeout_ms)
-        transaction = BatchTransaction(client, self.group_id, producer)
+        read = sum(offset - offsets.start[where] for where, offset in offsets.end.items())
+        is_small = 0 < read <= SMALL_BATCH_RECORDS and read * self._bytes_each <= SMALL_BATCH_BYTES
+        transaction = BatchTransaction(
+            client, self.group_id, producer, is_small=is_small and not self.has_state, batch_bytes_max=self._batch_bytes_max
+        )
         if self._is_committed(client, marker):
             # Run the batch without output: the next batch needs the version of the state stores that this one makes.
             frame.write.format("noop").mode("overwrite").save()
@@ -241,6 +277,8 @@ class ExactlyOnceSink:
         totals.batches += 1
         totals.records += records
         totals.bytes += size
+        if read > 0:
+            self._bytes_each = size / read
         totals.dead_letters += refused.dead_letters
         for name, count in refused.unmet.items():
             totals.unmet[name] = totals.unmet.get(name, 0) + count

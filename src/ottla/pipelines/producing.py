@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 PACKED = "partition int, records int, batch binary"
 WRITTEN = "partition int, records bigint, bytes bigint"
-BATCH_BYTES_MAX = 128 * 1024
-"""Larger batches cost more: the allocator returns their memory to the system after each, in the client and in the broker."""
+BATCH_BYTES_MAX, BATCH_BYTES_MIN = 512 * 1024, 16 * 1024
+"""A batch is a request. Smaller ones cost the client and the broker more, and a topic may refuse larger ones."""
 _FATAL = frozenset(
     {
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -62,15 +62,22 @@ _FATAL = frozenset(
 )
 
 
+class RowRefused(ValueError):
+    """A row that cannot be a record of the topic."""
+
+
 def is_retriable(error: BaseException) -> bool:
     """Whether another attempt of the batch, under a new epoch, may succeed."""
     return isinstance(error, OSError) or (isinstance(error, KafkaError) and error.code not in _FATAL)
 
 
 class Packing:
-    """Rows of one task as record batches of one topic. `writer_of` makes the writer of a partition."""
+    """Rows of one task as record batches of one topic. `writer_of` makes the writer of a partition.
 
-    def __init__(self, topic: str, partitions: int, writer_of: Callable[[int], BatchWriter]) -> None:
+    Records without a key go round-robin. Tasks start at different partitions, and so do micro-batches with different `number`s.
+    """
+
+    def __init__(self, topic: str, partitions: int, writer_of: Callable[[int], BatchWriter], number: int = 0) -> None:
         from pyspark import TaskContext
 
         exclude_imports_from_gc()
@@ -78,8 +85,7 @@ class Packing:
         self._topic = topic
         self._partitions = partitions
         self._writer_of = writer_of
-        # Records without a key go round-robin; tasks start at different partitions.
-        self._next_null = context.partitionId() if context is not None else 0
+        self._next_null = number + (context.partitionId() if context is not None else 0)
         self._writers: dict[int, BatchWriter] = {}
 
     def add(self, batch: pa.RecordBatch) -> list[tuple[int, bytearray]]:
@@ -122,11 +128,11 @@ class Packing:
         import numpy as np
 
         if column.null_count:
-            raise ValueError(f"topic {self._topic}: a row has no partition")
+            raise RowRefused(f"topic {self._topic}: a row has no partition")
         chosen = column.to_numpy(zero_copy_only=False).astype(np.int32)
         if chosen.size and (chosen.min() < 0 or chosen.max() >= self._partitions):
             wrong = chosen.min() if chosen.min() < 0 else chosen.max()
-            raise ValueError(f"topic {self._topic} has {self._partitions} partitions, a row names partition {wrong}")
+            raise RowRefused(f"topic {self._topic} has {self._partitions} partitions, a row names partition {wrong}")
         return chosen
 
 
@@ -144,15 +150,17 @@ class Writing:
     """The next sequences of partitions that this transaction has written to before."""
     turns: str | None = None
     """The directory by which tasks of one machine take turns. None: each task has its partitions to itself."""
+    batch_bytes_max: int = BATCH_BYTES_MAX
 
     def encode(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Rows (key, value, and maybe headers, timestamp, partition) -> PACKED."""
-        for full in self._encoded(batches):
+        for full in self.encoded(batches):
             yield _packed(full)
 
-    def _encoded(self, batches: Iterator[pa.RecordBatch]) -> Iterator[list[tuple[int, bytearray]]]:
+    def encoded(self, batches: Iterator[pa.RecordBatch]) -> Iterator[list[tuple[int, bytearray]]]:
         """Record batches and their partitions. Sequences are those of a task that has its partitions to itself."""
-        packing = Packing(self.topic, self.partitions, lambda partition: self._writer(self.first.get(partition, 0)))
+        epoch = self.producer.producer_epoch
+        packing = Packing(self.topic, self.partitions, lambda partition: self._writer(self.first.get(partition, 0)), epoch)
         for batch in batches:
             if full := packing.add(batch):
                 yield full
@@ -161,7 +169,7 @@ class Writing:
 
     def _writer(self, sequence: int) -> BatchWriter:
         return BatchWriter(
-            batch_bytes_max=BATCH_BYTES_MAX,
+            batch_bytes_max=self.batch_bytes_max,
             codec=self.codec,
             producer_id=self.producer.producer_id,
             producer_epoch=self.producer.producer_epoch,
@@ -184,37 +192,42 @@ class Writing:
         if self.turns is None and context is not None and context.partitionId() > 0:
             # Two tasks would use the same sequences, and the broker would take the batches of one for duplicates of the other's.
             raise RuntimeError(f"topic {self.topic}: the rows are in several tasks, expected one")
-        return self._sent(self._encoded(batches))
+        return self._sent(self.encoded(batches))
 
     def _sent(self, batches: Iterable[Sequence[tuple[int, Buffer]]]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
         from pyspark import TaskContext
 
         exclude_imports_from_gc()
         context = TaskContext.get()
         if context is not None and context.attemptNumber() > 0:
             raise retry_batch("a task was lost, and what it sent is unknown")
-        sequences: Sequences = Own(self.first) if self.turns is None else Shared(self.turns, self.first)
-        records: dict[int, int] = {}
-        size: dict[int, int] = {}
         try:
             with Client(self.options) as client:
-                for some in batches:
-                    new = sorted({partition for partition, _ in some} - records.keys())
-                    add_partitions(client, self.transactional_id, self.producer, [TopicPartition(self.topic, n) for n in new])
-                    for partition, batch in some:
-                        count = header_at(batch, 0).record_count
-                        with sequences.turn(partition) as turn:
-                            numbered = _numbered(batch, turn.sequence)
-                            send(client, self.topic, partition, numbered, transactional_id=self.transactional_id)
-                            turn.acknowledged(count)
-                        records[partition] = records.get(partition, 0) + count
-                        size[partition] = size.get(partition, 0) + len(batch)
+                yield self.send(client, batches)
         except (KafkaError, OSError) as error:
             if is_retriable(error):
                 raise retry_batch(error) from error
             raise RuntimeError(f"topic {self.topic}: {error}") from error
-        yield pa.RecordBatch.from_arrays(
+
+    def send(self, client: Client, batches: Iterable[Sequence[tuple[int, Buffer]]]) -> pa.RecordBatch:
+        """Produce record batches. Returns WRITTEN."""
+        import pyarrow as pa
+
+        sequences: Sequences = Own(self.first) if self.turns is None else Shared(self.turns, self.first)
+        records: dict[int, int] = {}
+        size: dict[int, int] = {}
+        for some in batches:
+            new = sorted({partition for partition, _ in some} - records.keys())
+            add_partitions(client, self.transactional_id, self.producer, [TopicPartition(self.topic, n) for n in new])
+            for partition, batch in some:
+                count = header_at(batch, 0).record_count
+                with sequences.turn(partition) as turn:
+                    numbered = _numbered(batch, turn.sequence)
+                    send(client, self.topic, partition, numbered, transactional_id=self.transactional_id)
+                    turn.acknowledged(count)
+                records[partition] = records.get(partition, 0) + count
+                size[partition] = size.get(partition, 0) + len(batch)
+        return pa.RecordBatch.from_arrays(
             [
                 pa.array(list(records), pa.int32()),
                 pa.array(list(records.values()), pa.int64()),
@@ -222,6 +235,11 @@ class Writing:
             ],
             names=["partition", "records", "bytes"],
         )
+
+
+def write_from_driver(writing: Writing, client: Client, batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
+    """Write all rows of a batch in the driver, by its own connections. Returns WRITTEN."""
+    return writing.send(client, writing.encoded(iter(batches)))
 
 
 def _numbered(batch: Buffer, sequence: int) -> Buffer:

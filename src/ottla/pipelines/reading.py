@@ -16,7 +16,7 @@ from ottla.pipelines.definitions import Files, Source
 from ottla.pipelines.failure import PipelineError, Place
 from ottla.pipelines.spark_errors import first_line
 from ottla.pipelines.tables.databases import jdbc_options
-from ottla.pipelines.values import Avro, Debezium, Framed, Json, String
+from ottla.pipelines.values import Avro, Bytes, Debezium, Framed, Json, String
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -75,7 +75,10 @@ def rows(raw: DataFrame, source: Source) -> DataFrame:
     """The records that parse, with the columns that a flow sees. A stream counts the others."""
     from pyspark.sql import functions as F
 
-    observed = parsed(raw, source).observe(metric(source), F.count_if(F.col(REASON).isNotNull()).alias("bad"))
+    found = parsed(raw, source)
+    if isinstance(source.value, Bytes) and isinstance(source.key, Bytes | None):
+        return columns(found, source)  # all bytes parse
+    observed = found.observe(metric(source), F.count_if(F.col(REASON).isNotNull()).alias("bad"))
     return columns(observed.where(F.col(REASON).isNull()), source)
 
 

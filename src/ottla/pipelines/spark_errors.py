@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from ottla.client.blocking import BrokerAway
+from ottla.errors import ErrorCode
 from ottla.pipelines.definitions import Flow, Sink
 from ottla.pipelines.failure import PipelineError, Place
 
@@ -62,6 +63,11 @@ def worker_lost(error: BaseException) -> str | None:
     """The words in which Spark says that a worker or executor died under a task; None if it does not say so."""
     text = str(error)
     return next((words for words in _WORKER_LOST if words in text), None)
+
+
+def is_batch_too_large(error: BaseException) -> bool:
+    """Whether a topic refused a record batch for its size."""
+    return any(f"{code.name}: " in str(error) for code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE))
 
 
 def is_slow_worker(error: BaseException) -> bool:

@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ottla.pipelines.spark_errors import first_line, is_incompatible_class
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, Observation, SparkSession
     from pyspark.sql.types import DataType
 
@@ -32,6 +34,7 @@ class FileSystem:
     def __init__(self, spark: SparkSession, location: str) -> None:
         self._jvm = _jvm(spark)
         self._files = self._path(location).getFileSystem(cast(Any, spark)._jsc.hadoopConfiguration())
+        self._is_local = str(self._files.getUri().getScheme()) == "file"
 
     def _path(self, path: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(path)
@@ -41,6 +44,12 @@ class FileSystem:
 
     def read_text(self, path: str) -> str | None:
         """The file's text, or None if there is no such file."""
+        if self._is_local and path.startswith(("/", "file:/")):
+            # Without five calls into the JVM.
+            try:
+                return Path("/" + path.removeprefix("file:").lstrip("/")).read_text(encoding="utf-8")
+            except FileNotFoundError:
+                return None
         if not self.exists(path):
             return None
         stream = self._files.open(self._path(path))
@@ -334,6 +343,16 @@ def is_in_one_task(frame: DataFrame) -> bool:
     if leaves.size() != 1 or leaves.head().nodeName() != "LogicalRDD":
         return False
     return int(leaves.head().rdd().getNumPartitions()) == 1
+
+
+def arrow_rows(frame: DataFrame) -> pa.Table | None:
+    """The rows of a frame, in the driver. None if there are more than Spark hands to a driver."""
+    try:
+        return frame.toArrow()
+    except Exception as error:
+        if "spark.driver.maxResultSize" not in str(error):
+            raise
+        return None
 
 
 def observed_metrics(spark: SparkSession, query_id: str, names: Iterable[str]) -> dict[str, list[int]]:

@@ -104,8 +104,19 @@ def read_ranges(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of these ranges, in order. Each range comes with the id of its topic."""
     with Client(options.client) as client:
-        for entry, topic_id in entries:
-            yield from _read_range(client, options, entry, topic_id, schema, decodings)
+        yield from read_with(client, options, entries, schema, decodings)
+
+
+def read_with(
+    client: Client,
+    options: SourceOptions,
+    entries: Iterable[tuple[OffsetRange, bytes]],
+    schema: pa.Schema,
+    decodings: Mapping[str, Decoding] = NO_DECODINGS,
+) -> Iterator[pa.RecordBatch]:
+    """`read_ranges` by a client that stays open. If it is not read to its end, a fetch may be under way."""
+    for entry, topic_id in entries:
+        yield from _read_range(client, options, entry, topic_id, schema, decodings)
 
 
 def _read_range(

@@ -1,8 +1,20 @@
-"""Spark's limits of a micro-batch. Spark 4.1 has none for Python sources; its names then stand for nothing that Spark passes."""
+"""Names of Spark that differ between its releases: the limits of a micro-batch, and a reader that gives rows beside a plan.
+
+Spark 4.1 has no limits for sources in Python; their names then stand for nothing that Spark passes.
+"""
 
 from __future__ import annotations
 
-__all__ = ["ARE_KNOWN", "ReadAllAvailable", "ReadLimit", "ReadMaxRows", "ReadMinRows", "SupportsTriggerAvailableNow"]
+__all__ = [
+    "ARE_KNOWN",
+    "TAKES_ROWS",
+    "ReadAllAvailable",
+    "ReadLimit",
+    "ReadMaxRows",
+    "ReadMinRows",
+    "SimpleReader",
+    "SupportsTriggerAvailableNow",
+]
 
 try:
     from pyspark.sql.streaming.datasource import (
@@ -33,3 +45,15 @@ except ModuleNotFoundError:  # before Spark 4.2
     ARE_KNOWN = False
 else:
     ARE_KNOWN = True
+
+try:
+    from pyspark.sql.datasource_internal import _SimpleStreamReaderWrapper as SimpleReader
+except ImportError:  # it is private
+
+    class SimpleReader:  # type: ignore[no-redef]
+        pass
+
+    TAKES_ROWS = False
+else:
+    TAKES_ROWS = ARE_KNOWN
+    """Whether Spark takes rows beside a plan from a `SimpleReader`, which it wants to be one of its own, and knows limits."""

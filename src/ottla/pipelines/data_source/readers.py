@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger("ottla.source")
 
 _COMMIT_TIMEOUT_S = 5.0
+_SMALL_BATCH_RECORDS = 1_000
+_SMALL_BATCH_BYTES = 1 << 20
+"""A batch of a stream with at most so much is read where it is planned, without a task in Python."""
+_SMALL_BATCH_TIMEOUT_MS = 5_000
+"""After that a task reads it, which waits for a broker as long as the options say."""
 _TASK_RECORDS_MIN = 20_000
 """A task reads several ranges in turn until it has this many records."""
 
@@ -132,8 +138,12 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.schema = schema
         self.decodings = decodings
         self._client: Client | None = None
+        self._fetching: Client | None = None
+        """For the rows of small batches: one that is given up may have a fetch under way."""
         self._target: SourceOffsets | None = None
         """The end offsets of a query with Trigger.AvailableNow."""
+        self._rows: Sequence[pa.RecordBatch] = ()
+        """Those of the batch that was planned last, while `_ReaderWithRows` has them."""
         self._latest: SourceOffsets | None = None
         self._last_batch = monotonic()
         self._committed: SourceOffsets | None = None
@@ -141,7 +151,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __getstate__(self) -> dict[str, Any]:
         """Only what `read` needs in an executor."""
-        return {**self.__dict__, "_client": None, "_target": None, "_latest": None}
+        return {**self.__dict__, "_client": None, "_fetching": None, "_target": None, "_latest": None, "_rows": ()}
 
     def initialOffset(self) -> dict[str, Any]:
         planner = self._planner()
@@ -192,7 +202,48 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         to = SourceOffsets.of(end)
-        return _divided(self._planner().ranges(SourceOffsets.of(start), to), to.topic_ids, self.options)
+        planner = self._planner()
+        found = _divided(planner.ranges(SourceOffsets.of(start), to), to.topic_ids, self.options)
+        rows = self._small_batch(found)
+        self._rows = rows or ()
+        self.__class__ = OttlaStreamReader if rows is None else _ReaderWithRows
+        return found
+
+    def _small_batch(self, plan: list[InputPartition]) -> list[pa.RecordBatch] | None:
+        """The rows of a plan with a single small task. None if a task is to read them, as it does if a registry decodes, and to
+        report what is wrong with them."""
+        only = plan[0] if len(plan) == 1 and not self.decodings else None
+        if not read_limits.TAKES_ROWS or not isinstance(only, TopicRanges) or only.records > _SMALL_BATCH_RECORDS:
+            return None
+        from ottla.client.blocking import Client
+        from ottla.errors import KafkaError, MalformedInput
+        from ottla.pipelines.arrow_types import arrow_schema
+        from ottla.pipelines.data_source.fetching import read_with
+        from ottla.pipelines.data_source.planning import DataLost
+
+        given, timeout_ms = self.options.client, _SMALL_BATCH_TIMEOUT_MS
+        options = replace(
+            given,
+            api_timeout_ms=min(given.api_timeout_ms, timeout_ms),
+            request_timeout_ms=min(given.request_timeout_ms, timeout_ms),
+        )
+        client, self._fetching = self._fetching or Client(options), None
+        rows: list[pa.RecordBatch] = []
+        size = 0
+        try:
+            for batch in read_with(client, self.options, only.entries(), arrow_schema(self.schema)):
+                rows.append(batch)
+                size += batch.nbytes
+                if size > _SMALL_BATCH_BYTES:
+                    return None
+            self._fetching = client
+        except (KafkaError, OSError, MalformedInput, DataLost) as error:
+            logger.debug("A task will read %r: %s", only, error)
+            return None
+        finally:
+            if self._fetching is None:
+                client.close()
+        return rows
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(self.options, self.schema, self.decodings, partition)
@@ -220,9 +271,10 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._commit_failed = True
 
     def stop(self) -> None:
-        if self._client is not None:
-            self._client.close()
-            self._client = None
+        for client in (self._client, self._fetching):
+            if client is not None:
+                client.close()
+        self._client = self._fetching = None
 
     def _planner(self) -> ReadPlanner:
         from ottla.client.blocking import Client
@@ -250,6 +302,19 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         planner = self._planner()
         found = planner.partitions(missing_ok=True)
         return SourceOffsets(planner.latest(found.positions), found.topic_ids)
+
+
+class _ReaderWithRows(OttlaStreamReader, read_limits.SimpleReader):
+    """The same reader while it has the rows of a small batch, from the plan of the batch until Spark takes them.
+
+    Spark asks for rows beside a plan only readers of this kind, which on the other hand cannot report a latest offset. If it does
+    not ask, or loses the rows, tasks read them.
+    """
+
+    def getCache(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+        rows, self._rows = self._rows, ()
+        self.__class__ = OttlaStreamReader  # type: ignore[assignment]
+        return iter(rows)
 
 
 class WithoutLimits(DataSourceStreamReader):
@@ -320,6 +385,20 @@ class TopicRanges(InputPartition):
         # Plain tuples, so that unpickling in a worker imports nothing more.
         self.ranges = [(*entry.where, entry.start, entry.end, topic_ids.get(entry.where.topic)) for entry in ranges]
 
+    @property
+    def records(self) -> int:
+        return sum(end - start for _, _, start, end, _ in self.ranges)
+
+    def entries(self) -> list[tuple[OffsetRange, bytes]]:
+        """The ranges, each with the id of its topic."""
+        return [
+            (
+                OffsetRange(TopicPartition(topic, number), start, end),
+                base64.urlsafe_b64decode(topic_id + "==") if topic_id else ZERO_UUID,
+            )
+            for topic, number, start, end, topic_id in self.ranges
+        ]
+
     def __repr__(self) -> str:
         return ", ".join(f"{topic}-{partition}: {start} to {end}" for topic, partition, start, end, _ in self.ranges)
 
@@ -345,11 +424,4 @@ def _read(
     exclude_imports_from_gc()
     if not isinstance(partition, TopicRanges):
         return iter(())  # Spark passes a plain InputPartition if there is nothing to read
-    entries = [
-        (
-            OffsetRange(TopicPartition(topic, number), start, end),
-            base64.urlsafe_b64decode(topic_id + "==") if topic_id else ZERO_UUID,
-        )
-        for topic, number, start, end, topic_id in partition.ranges
-    ]
-    return read_ranges(options, entries, arrow_schema(schema), decodings)
+    return read_ranges(options, partition.entries(), arrow_schema(schema), decodings)

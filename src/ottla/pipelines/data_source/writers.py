@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from ottla.pipelines.values import Framed
     from ottla.types import ProducerIdAndEpoch
 
+_BATCH_BYTES_MAX: Final = 128 * 1024
+"""A topic may refuse larger ones."""
 _TYPES: Final = {
     "key": ("binary", "string"),
     "value": ("binary", "string"),
@@ -102,12 +104,12 @@ class _Rows:
             yield topic, batch.filter(pc.equal(topics, topic))
 
     def _packing(self, client: Client, topic: str, producer: ProducerIdAndEpoch) -> Packing:
-        from ottla.pipelines.producing import BATCH_BYTES_MAX, Packing
+        from ottla.pipelines.producing import Packing
         from ottla.records.column_writer import BatchWriter
 
         def writer_of(partition: int) -> BatchWriter:
             return BatchWriter(
-                batch_bytes_max=BATCH_BYTES_MAX,
+                batch_bytes_max=_BATCH_BYTES_MAX,
                 codec=self.options.codec,
                 producer_id=producer.producer_id,
                 producer_epoch=producer.producer_epoch,
