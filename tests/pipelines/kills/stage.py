@@ -286,35 +286,32 @@ def _worker_dies(moment: str) -> Callable[[Stage], None]:
     return fall
 
 
-def _broker_dies(api_key: int, moment: str) -> Callable[[Stage], None]:
+def _restarted(api_key: int, moment: str, which: Callable[[Stage], AnyBroker | None], then: bool) -> Callable[[Stage], None]:
+    """A broker dies and comes back at once. `then` says what happens to the request."""
+
     def fall(stage: Stage) -> None:
+        broker = which(stage)
+        assert broker is not None
+
         def act() -> bool:
-            stage.broker.kill()
-            stage.broker.start()
-            return DROP
+            broker.kill()
+            broker.start()
+            return then
 
         before = stage.starts
         stage.blow(api_key, moment, act)
-        stage.wait(stage.drained, "after the broker was killed")
+        stage.wait(stage.drained, "after a broker was killed")
         assert stage.starts == before, "a broker that comes back in time ends no pipeline"
 
     return fall
+
+
+def _broker_dies(api_key: int, moment: str) -> Callable[[Stage], None]:
+    return _restarted(api_key, moment, lambda stage: stage.broker, DROP)
 
 
 def _source_dies(moment: str) -> Callable[[Stage], None]:
-    def fall(stage: Stage) -> None:
-        def act() -> bool:
-            assert stage.source is not None
-            stage.source.kill()
-            stage.source.start()
-            return PASS
-
-        before = stage.starts
-        stage.blow(END_TXN, moment, act)
-        stage.wait(stage.drained, "after the broker of the source was killed")
-        assert stage.starts == before, "a broker that comes back in time ends no pipeline"
-
-    return fall
+    return _restarted(END_TXN, moment, lambda stage: stage.source, PASS)
 
 
 def _all_die(moment: str) -> Callable[[Stage], None]:
