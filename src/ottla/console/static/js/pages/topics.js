@@ -8,19 +8,19 @@ import { Table, listFoot, useServerRows, useSort } from "../table.js";
 
 const COLUMNS = [
   {
-    key: "topic", title: "Topic", sort: "name", min: 190,
+    key: "topic", title: "Topic", sort: "name", min: 206,
     cell: (row) => html`<a href=${path`/topics/${row.topic}`}>${row.topic}</a>${row.internal && html` <${Badge} plain>internal<//>`}${row.dead_letter && html` <${Badge} kind="warn" plain>dead letters<//>`}`,
   },
-  { key: "partitions", title: "Partitions", number: true, sort: true, width: 92, cell: (row) => count(row.partitions) },
-  { key: "replication_factor", title: "Replicas", number: true, sort: "replication", width: 84, wideOnly: true },
-  { key: "under_replicated", title: "Out of sync", number: true, sort: true, width: 104, wideOnly: true, cell: (row) => html`<span class=${row.offline ? "bad strong" : row.under_replicated ? "warn strong" : "muted"}>${row.offline ? `${count(row.offline)} offline` : count(row.under_replicated)}</span>` },
-  { key: "records", title: "Records", number: true, sort: true, width: 80, cell: (row) => compact(row.records) },
-  { key: "records_per_s", title: "Written", number: true, sort: "rate", width: 80, cell: (row) => rate(row.records_per_s) },
-  { key: "log_bytes", title: "Size", number: true, sort: "bytes", width: 76, cell: (row) => bytes(row.log_bytes) },
+  { key: "partitions", title: "Partitions", number: true, sort: true, width: 91, cell: (row) => count(row.partitions) },
+  { key: "replication_factor", title: "Replicas", number: true, sort: "replication", width: 82, wideOnly: true },
+  { key: "under_replicated", title: "Out of sync", number: true, sort: true, width: 103, wideOnly: true, cell: (row) => html`<span class=${row.offline ? "bad strong" : row.under_replicated ? "warn strong" : "muted"}>${row.offline ? `${count(row.offline)} offline` : count(row.under_replicated)}</span>` },
+  { key: "records", title: "Records", number: true, sort: true, width: 78, cell: (row) => compact(row.records) },
+  { key: "records_per_s", title: "Written", number: true, sort: "rate", width: 78, cell: (row) => rate(row.records_per_s) },
+  { key: "log_bytes", title: "Size", number: true, sort: "bytes", width: 74, cell: (row) => bytes(row.log_bytes) },
   { key: "groups", title: "Groups", number: true, sort: true, width: 72, wideOnly: true, cell: (row) => count(row.groups) },
   { key: "lag", title: "Lag", number: true, sort: true, width: 68, cell: (row) => compact(row.lag) },
-  { key: "lag_s", title: "In time", number: true, width: 78, wideOnly: true, cell: (row) => duration(row.lag_s) },
-  { key: "cleanup_policy", title: "Cleanup", width: 88, wideOnly: true },
+  { key: "lag_s", title: "In time", number: true, width: 76, wideOnly: true, cell: (row) => duration(row.lag_s) },
+  { key: "cleanup_policy", title: "Cleanup", width: 87, wideOnly: true },
 ];
 
 const topicOf = ({ topic }) => topic;
