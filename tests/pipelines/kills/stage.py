@@ -167,6 +167,8 @@ class Stage:
         (BLOWS | BLOWS_OF_TWO_CLUSTERS)[name](self)
         self.wait(self.drained, f"after {name!r}", may_end=True)
         assert self.seen == Counter(range(self.written)), self._difference()
+        if not self.driver.running:  # it died after its only batch was in
+            self.driver = self.start_driver()
 
     def _difference(self) -> str:
         lost = sorted(set(range(self.written)) - set(self.seen))
