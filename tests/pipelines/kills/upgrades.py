@@ -202,7 +202,8 @@ class Upgrades:
         blow = BLOWS[name](self)
         self.write()
         command = self.switch(verb)
-        self.wait(lambda: blow.struck.is_set() or not command.running, f"the blow {name!r}")
+        # A blow that has begun may have ended the command, and is not over.
+        self.wait(lambda: blow.struck.is_set() or not (command.running or blow.begun.is_set()), f"the blow {name!r}")
         assert blow.struck.is_set(), f"{name}: {command.log[-3000:]}"
         if blow.failure is not None:
             raise blow.failure
