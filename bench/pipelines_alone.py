@@ -60,13 +60,13 @@ class Alone:
             done.result(30)
         folder = self._scratch.name
         if source == "ottla":
-            Path(folder, "copy.py").write_text(COPY.format(topic=topic, out=out, options={}, is_expected=False))
-            Path(folder, "copy.toml").write_text(SETTINGS.format(servers=servers, storage=folder))
-            self._words = [sys.executable, "-m", "ottla", "pipeline", "run", f"{folder}/copy.py"]
+            Path(folder, "alone.py").write_text(COPY.format(topic=topic, out=out, options={}, is_expected=False))
+            Path(folder, "alone.toml").write_text(SETTINGS.format(servers=servers, storage=folder))
+            self._words = [sys.executable, "-m", "ottla", "pipeline", "run", f"{folder}/alone.py"]
         else:
-            Path(folder, "copy.py").write_text(CONNECTOR)
+            Path(folder, "alone.py").write_text(CONNECTOR)
             jars = ",".join(map(str, spark_connector_jars()))
-            self._words = [sys.executable, f"{folder}/copy.py", servers, topic, out, folder, jars]
+            self._words = [sys.executable, f"{folder}/alone.py", servers, topic, out, folder, jars]
         self._process: subprocess.Popen[bytes] | None = None
         self._places = [TopicPartition(out, number) for number in range(partitions)]
         settings = {
