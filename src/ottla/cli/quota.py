@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -11,6 +12,7 @@ from ottla.cli.connection import Connection
 from ottla.cli.failure import EXIT_USAGE, Failure, did_you_mean
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Commands, Json, parse_pairs
 from ottla.cli.output import note, print_document, print_table
+from ottla.cli.parameters import with_option_groups
 
 app = Commands(help="Quotas of users, clients and IP addresses: list, describe, set, remove.", no_args_is_help=True)
 
@@ -28,6 +30,39 @@ Ip = Annotated[str | None, typer.Option("--ip", metavar="ADDRESS", help="An IP a
 UserDefaults = Annotated[bool, typer.Option("--user-defaults", help="Each user without quotas of its own.")]
 ClientDefaults = Annotated[bool, typer.Option("--client-defaults", help="Each client id without quotas of its own.")]
 IpDefaults = Annotated[bool, typer.Option("--ip-defaults", help="Each address without quotas of its own.")]
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Whose quotas a command changes."""
+
+    user: User = None
+    client: Client = None
+    ip: Ip = None
+    user_defaults: UserDefaults = False
+    client_defaults: ClientDefaults = False
+    ip_defaults: IpDefaults = False
+
+    def entity(self) -> Entity:
+        parts: list[tuple[str, str | None]] = []
+        for kind, name, is_default, options in (
+            (_USER, self.user, self.user_defaults, "--user and --user-defaults"),
+            (_CLIENT, self.client, self.client_defaults, "--client and --client-defaults"),
+            (_IP, self.ip, self.ip_defaults, "--ip and --ip-defaults"),
+        ):
+            if name is not None and is_default:
+                raise Failure(f"{options} exclude each other", exit_code=EXIT_USAGE)
+            if name == "":
+                raise Failure(f"the name of the {kind} is empty", exit_code=EXIT_USAGE)
+            if name is not None or is_default:
+                parts.append((kind, name))
+        if not parts:
+            raise Failure(
+                "whose quotas? --user, --client, --ip, or --user-defaults, --client-defaults, --ip-defaults", exit_code=EXIT_USAGE
+            )
+        if len(parts) > 1 and parts[-1][0] == _IP:
+            raise Failure("an address has quotas of its own, not together with a user or client id", exit_code=EXIT_USAGE)
+        return tuple(parts)
 
 
 @app.add("list")
@@ -99,14 +134,10 @@ def describe(
 
 
 @app.add("set", changes=True)
+@with_option_groups
 def set_(
     pairs: Annotated[list[str], typer.Argument(metavar="QUOTA=VALUE", show_default=False)],
-    user: User = None,
-    client: Client = None,
-    ip: Ip = None,
-    user_defaults: UserDefaults = False,
-    client_defaults: ClientDefaults = False,
-    ip_defaults: IpDefaults = False,
+    owner: Owner,
     bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
     command_config: CommandConfig = None,
     json_output: Json = False,
@@ -118,7 +149,7 @@ def set_(
     controller_mutation_rate: partitions created or deleted per second.
     connection_creation_rate: new connections per second of an address.
     """
-    entity = _entity(user, client, ip, user_defaults, client_defaults, ip_defaults)
+    entity = owner.entity()
     changes: dict[str, float] = {}
     for quota, text in parse_pairs(pairs, "quota").items():
         check_quota(entity, quota)
@@ -135,20 +166,16 @@ def set_(
 
 
 @app.add("remove", changes=True)
+@with_option_groups
 def remove(
+    owner: Owner,
     quotas: Annotated[list[str] | None, typer.Argument(metavar="QUOTA", help="Only these quotas.")] = None,
-    user: User = None,
-    client: Client = None,
-    ip: Ip = None,
-    user_defaults: UserDefaults = False,
-    client_defaults: ClientDefaults = False,
-    ip_defaults: IpDefaults = False,
     bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
     command_config: CommandConfig = None,
     json_output: Json = False,
 ) -> None:
     """Remove quotas of a user, a client id, a client id of a user, or an address."""
-    entity = _entity(user, client, ip, user_defaults, client_defaults, ip_defaults)
+    entity = owner.entity()
     for quota in quotas or ():
         check_quota(entity, quota)
     connection = Connection(bootstrap_servers, command_config)
@@ -163,30 +190,6 @@ def remove(
     else:
         for quota in removed:
             print(f"{_title(entity)}: {quota} removed")
-
-
-def _entity(
-    user: str | None, client: str | None, ip: str | None, user_defaults: bool, client_defaults: bool, ip_defaults: bool
-) -> Entity:
-    parts: list[tuple[str, str | None]] = []
-    for kind, name, is_default, options in (
-        (_USER, user, user_defaults, "--user and --user-defaults"),
-        (_CLIENT, client, client_defaults, "--client and --client-defaults"),
-        (_IP, ip, ip_defaults, "--ip and --ip-defaults"),
-    ):
-        if name is not None and is_default:
-            raise Failure(f"{options} exclude each other", exit_code=EXIT_USAGE)
-        if name == "":
-            raise Failure(f"the name of the {kind} is empty", exit_code=EXIT_USAGE)
-        if name is not None or is_default:
-            parts.append((kind, name))
-    if not parts:
-        raise Failure(
-            "whose quotas? --user, --client, --ip, or --user-defaults, --client-defaults, --ip-defaults", exit_code=EXIT_USAGE
-        )
-    if len(parts) > 1 and parts[-1][0] == _IP:
-        raise Failure("an address has quotas of its own, not together with a user or client id", exit_code=EXIT_USAGE)
-    return tuple(parts)
 
 
 def check_quota(entity: Entity, quota: str) -> None:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ottla.cli.connection import Connection
-from ottla.cli.copying.destination import ToConfig, ToProfile, ToServers, destination
+from ottla.cli.copying.destination import Destination
 from ottla.cli.failure import EXIT_USAGE, Failure
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Json, Yes, parse_pairs
 from ottla.cli.output import counted, note, print_document, size_text
+from ottla.cli.parameters import with_option_groups
 from ottla.cli.positions import TopicIndex, parse_position
 from ottla.cli.units import parse_bytes
 
@@ -25,9 +26,11 @@ Source = Annotated[str, typer.Argument(metavar="SOURCE", show_default=False)]
 Target = Annotated[str, typer.Argument(metavar="TARGET", show_default=False)]
 
 
+@with_option_groups
 def clone(
     source: Source,
     target: Target,
+    destination: Destination,
     partitions: Annotated[int | None, typer.Option("--partitions", "-p", min=1, help="Another number of partitions.")] = None,
     replication_factor: Annotated[
         int | None, typer.Option("--replication-factor", "-r", min=1, help="Another number of replicas.")
@@ -35,9 +38,6 @@ def clone(
     config: Annotated[
         list[str] | None, typer.Option("--config", "-c", metavar="KEY=VALUE", help="Another value of a setting (repeatable).")
     ] = None,
-    to_profile: ToProfile = None,
-    to_servers: ToServers = None,
-    to_config: ToConfig = None,
     yes: Yes = False,
     bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
     command_config: CommandConfig = None,
@@ -55,7 +55,7 @@ def clone(
         replication_factor=replication_factor or found.replication_factor,
         config={**found.config, **changed},
     )
-    create_topic(destination(connection, to_profile, to_servers, to_config, yes=yes), target, layout)
+    create_topic(destination.connect(connection, yes=yes), target, layout)
     if json_output:
         print_document({"topic": target, "source": source, **layout.document()})
     else:
@@ -64,9 +64,11 @@ def clone(
         print(f"topic {target} created like {source}: {counted(layout.partitions, 'partition')}, {replicas}{own}")
 
 
+@with_option_groups
 def copy(
     source: Source,
     target: Target,
+    destination: Destination,
     start: Annotated[
         str,
         typer.Option("--from", metavar="POSITION", help="Where the first run starts: beginning, end, an offset, 10m, a time."),
@@ -81,9 +83,6 @@ def copy(
     compression: Annotated[
         str, typer.Option("--compression", "-z", metavar="none|gzip|snappy|lz4|zstd", help="The codec of the copy.")
     ] = "none",
-    to_profile: ToProfile = None,
-    to_servers: ToServers = None,
-    to_config: ToConfig = None,
     yes: Yes = False,
     bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
     command_config: CommandConfig = None,
@@ -102,7 +101,7 @@ def copy(
     position = parse_position(start, int(time.time() * 1000))
     connection = Connection(bootstrap_servers, command_config)
     connection.topic(source)
-    to = destination(connection, to_profile, to_servers, to_config, yes=yes)
+    to = destination.connect(connection, yes=yes)
     route = Route(connection, source, to, target)
     if source == target and route.same_cluster:
         raise Failure(f"topic {source} cannot be copied to itself", exit_code=EXIT_USAGE)

@@ -1,7 +1,8 @@
-"""The cluster that `topic clone` and `topic copy` write to: the one they read from, or another."""
+"""The cluster that `topic clone`, `topic copy` and `mirror` write to: the one they read from, or another."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -40,13 +41,21 @@ def stays_here(options: Options) -> bool:
     return not (options["to_profile"] or options["to_servers"] or options["to_config"])
 
 
-def destination(source: Connection, profile: str | None, servers: str | None, config: Path | None, *, yes: bool) -> Connection:
-    """The connection to write with. A protected profile asks first."""
-    if not (profile or servers or config):
-        return source
-    chosen = read_file().profile(profile) if profile is not None else None
-    if chosen is not None and chosen.protected:
-        ask_about(chosen, "this command", yes)
-    # The profile of the source is put aside: its passwords are for its own brokers.
-    with in_use(Chosen(chosen, servers_named=servers is not None)):
-        return Connection(servers or DEFAULT_BOOTSTRAP_SERVERS, config)
+@dataclass(frozen=True)
+class Destination:
+    """The options that name the cluster to write to."""
+
+    to_profile: ToProfile = None
+    to_servers: ToServers = None
+    to_config: ToConfig = None
+
+    def connect(self, source: Connection, *, yes: bool) -> Connection:
+        """The connection to write with. A protected profile asks first."""
+        if not (self.to_profile or self.to_servers or self.to_config):
+            return source
+        chosen = read_file().profile(self.to_profile) if self.to_profile is not None else None
+        if chosen is not None and chosen.protected:
+            ask_about(chosen, "this command", yes)
+        # The profile of the source is put aside: its passwords are for its own brokers.
+        with in_use(Chosen(chosen, servers_named=self.to_servers is not None)):
+            return Connection(self.to_servers or DEFAULT_BOOTSTRAP_SERVERS, self.to_config)

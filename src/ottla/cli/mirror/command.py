@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ottla.cli.connection import Connection
-from ottla.cli.copying.destination import ToConfig, ToProfile, ToServers, destination
+from ottla.cli.copying.destination import Destination
 from ottla.cli.failure import EXIT_USAGE, Failure
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Json, Yes
 from ottla.cli.output import counted, note, print_line, size_text
+from ottla.cli.parameters import with_option_groups
 
 if TYPE_CHECKING:
-    from ottla.cli.mirror.mirror import Report, Wishes
+    from ottla.cli.mirror.mirror import MirrorOptions, Report
 
 _FINAL = frozenset({"PRODUCER_FENCED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "SASL_AUTHENTICATION_FAILED"})
 """Failures that a later attempt will not mend."""
@@ -24,11 +25,13 @@ _BACKOFF_S = 2.0
 _BACKOFF_MAX_S = 30.0
 
 
+@with_option_groups
 def mirror(
     topics: Annotated[
         list[str],
         typer.Argument(metavar="TOPIC", show_default=False, help="Topics, or patterns such as 'orders*'."),
     ],
+    destination: Destination,
     exclude: Annotated[
         list[str] | None, typer.Option("--exclude", metavar="PATTERN", help="Topics to leave out (repeatable).")
     ] = None,
@@ -57,9 +60,6 @@ def mirror(
     compression: Annotated[
         str, typer.Option("--compression", "-z", metavar="none|gzip|snappy|lz4|zstd", help="The codec of the mirrored records.")
     ] = "lz4",
-    to_profile: ToProfile = None,
-    to_servers: ToServers = None,
-    to_config: ToConfig = None,
     yes: Yes = False,
     bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
     command_config: CommandConfig = None,
@@ -69,12 +69,12 @@ def mirror(
 
     A mirror that is run again continues where its last commit was.
     """
-    from ottla.cli.mirror.mirror import Wishes
+    from ottla.cli.mirror.mirror import MirrorOptions
     from ottla.cli.mirror.naming import Naming
 
     if start not in ("beginning", "end"):
         raise Failure(f"--from {start}: a mirror starts at beginning or at end", exit_code=EXIT_USAGE)
-    wishes = Wishes(
+    options = MirrorOptions(
         Naming(tuple(topics), tuple(exclude or ()), prefix),
         name,
         tuple(groups or ()),
@@ -85,17 +85,17 @@ def mirror(
         compression=compression,
     )
     source = Connection(bootstrap_servers, command_config)
-    target = destination(source, to_profile, to_servers, to_config, yes=yes)
+    target = destination.connect(source, yes=yes)
     if follow:
         signal.signal(signal.SIGTERM, _interrupt)
-    _run(source, target, wishes, _Printed(json_output), follow=follow)
+    _run(source, target, options, _Printed(json_output), follow=follow)
 
 
 def _interrupt(*_: Any) -> None:
     raise KeyboardInterrupt
 
 
-def _run(source: Connection, target: Connection, wishes: Wishes, printed: _Printed, *, follow: bool) -> None:
+def _run(source: Connection, target: Connection, options: MirrorOptions, printed: _Printed, *, follow: bool) -> None:
     """Mirror; with `follow`, again after failures that may pass, such as a broker that is away."""
     from ottla.cli.mirror.mirror import Mirror
 
@@ -104,7 +104,7 @@ def _run(source: Connection, target: Connection, wishes: Wishes, printed: _Print
         seen = printed.count
         mirror = None
         try:
-            mirror = Mirror(source, target, wishes)
+            mirror = Mirror(source, target, options)
             mirror.run(printed, follow=follow)
             return
         except Failure as failure:

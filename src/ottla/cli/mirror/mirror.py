@@ -36,7 +36,7 @@ _BATCH_RECORDS = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class MirrorOptions:
     naming: Naming
     name: str = ""
     """Tells mirrors of the same clusters apart."""
@@ -72,20 +72,20 @@ class _OpenRun:
 
 
 class Mirror:
-    def __init__(self, source: Connection, target: Connection, wishes: Wishes) -> None:
+    def __init__(self, source: Connection, target: Connection, options: MirrorOptions) -> None:
         self._source = source
         self._target = target
-        self._wishes = wishes
+        self._options = options
         self._source_cluster = str(source.metadata().cluster_id)
         self._target_cluster = str(target.metadata().cluster_id)
-        if self._source_cluster == self._target_cluster and not wishes.naming.prefix:
+        if self._source_cluster == self._target_cluster and not options.naming.prefix:
             raise Failure(
                 "source and target are the same cluster",
                 "name another cluster with --to-bootstrap-servers, or pass --prefix",
                 exit_code=EXIT_USAGE,
             )
-        name = f".{wishes.name}" if wishes.name else ""
-        self._transfer = Transfer(target, f"{GROUP_PREFIX}{self._source_cluster}{name}", compression=wishes.compression)
+        name = f".{options.name}" if options.name else ""
+        self._transfer = Transfer(target, f"{GROUP_PREFIX}{self._source_cluster}{name}", compression=options.compression)
         self._found: dict[str, int] = {}
         """Partitions of each topic that matches the patterns, as of the last discovery."""
         self._names: dict[str, str] = {}
@@ -120,16 +120,16 @@ class Mirror:
                 self._tell(told, reader.positions)
                 if not follow:
                     return
-                time.sleep(self._wishes.interval_s)  # no topic matches yet
+                time.sleep(self._options.interval_s)  # no topic matches yet
 
     # --- topics ---
 
     def _matching(self) -> dict[str, int]:
         known = self._source.metadata().topics
-        return {topic: len(known[topic].partitions) for topic in self._wishes.naming.sources(known)}
+        return {topic: len(known[topic].partitions) for topic in self._options.naming.sources(known)}
 
     def _keep_layouts(self) -> list[str]:
-        return keep_layouts(self._source, self._target, self._names, self._wishes.replication_factor)
+        return keep_layouts(self._source, self._target, self._names, self._options.replication_factor)
 
     def _discover(self) -> None:
         """Find, create and alter topics, and read how far each is mirrored.
@@ -137,7 +137,7 @@ class Mirror:
         Two mirrors that begin at once, each the reverse of the other, must not both go on: each claims its topics with its first
         commit, and looks for the other's claims once more after it.
         """
-        naming = self._wishes.naming
+        naming = self._options.naming
         self._found = self._matching()
         came_through = self._without_loops(self._found)
         self._names = {topic: naming.target(topic) for topic in came_through}
@@ -148,7 +148,7 @@ class Mirror:
             came_through = self._without_loops(self._names)
             self._names = {topic: naming.target(topic) for topic in came_through}
             self._progress = {key: progress for key, progress in self._progress.items() if key[0] in self._names}
-        if self._wishes.acls:
+        if self._options.acls:
             copied = copy_acls(self._source, self._target, self._names, naming.prefix)
             self._report.done.extend(f"ACL created: {each}" for each in copied)
 
@@ -177,7 +177,7 @@ class Mirror:
             progress = Progress.read(before) if before is not None else None
             ids = (source_ids[topic], target_ids[self._names[topic]])
             if progress is None or (progress.source_id, progress.target_id) != ids:
-                progress = Progress(start if self._wishes.from_beginning else end, *ids)
+                progress = Progress(start if self._options.from_beginning else end, *ids)
                 unclaimed.append(key)
             if progress.next_offset < start:
                 self._report.lost[key] = start - progress.next_offset
@@ -195,7 +195,7 @@ class Mirror:
         return bounds
 
     def _in_target(self, key: TopicIndex) -> TopicIndex:
-        return self._wishes.naming.target(key[0]), key[1]
+        return self._options.naming.target(key[0]), key[1]
 
     # --- records ---
 
@@ -213,7 +213,7 @@ class Mirror:
             if pending >= _COMMIT_RECORDS or time.monotonic() - committed >= _COMMIT_S:
                 done = self._commit(reader.positions, done)
                 pending, committed = 0, time.monotonic()
-                if committed - told >= self._wishes.interval_s:
+                if committed - told >= self._options.interval_s:
                     told = committed
                     yield
         self._commit(reader.positions, done)
@@ -226,7 +226,7 @@ class Mirror:
             runs.append(_OpenRun(offset, 0))
         runs[-1].count += 1
         self._transfer.send(
-            self._wishes.naming.target(topic),
+            self._options.naming.target(topic),
             message.key(),
             message.value(),
             headers_of(message),
@@ -256,8 +256,8 @@ class Mirror:
         report.lag = dict.fromkeys(self._names, 0)
         for key, (_, end) in log_bounds(self._source, list(self._progress), "read_committed").items():
             report.lag[key[0]] += max(0, end - positions.get(key, end))
-        if self._wishes.groups:
-            groups = GroupMirror(self._source, self._target, self._wishes.groups)
+        if self._options.groups:
+            groups = GroupMirror(self._source, self._target, self._options.groups)
             report.groups = groups.translate({key: each.syncs for key, each in self._progress.items()}, self._names)
         told(report)
 
