@@ -63,7 +63,7 @@ class File(Protocol):
         ...
 
     def truncate(self, size: int) -> None:
-        """Also releases space reserved behind the new end."""
+        """Truncate the file, and release the space that is reserved behind the new end."""
         ...
 
     def reserve(self, start: int, end: int) -> bool:

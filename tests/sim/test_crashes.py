@@ -65,7 +65,7 @@ class Computer:
     def set_bytes(self, path: Any, data: Any) -> None:
         """Change the bytes on the disk, durably."""
         self.disk.inode(path).data[:] = data
-        self.disk.settle()
+        self.disk.flush_all()
 
 
 def test_l01_a_last_batch_cut_at_every_byte() -> None:

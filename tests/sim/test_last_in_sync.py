@@ -50,7 +50,7 @@ async def last_one_crashes(stage: Any) -> tuple[Any, Any]:
     await stage.settled()
     await stage.produce(leader, "t", EVERYTHING[0], acks=-1)
     for node in stage.nodes:
-        node.disk.settle()
+        node.disk.flush_all()
     await stage.produce(leader, "t", EVERYTHING[1], acks=-1)
     follower.kill()
     await stage.until(lambda: stage.cluster.rules.state(("t", 0)).isr == (leader.number,), "the leader is alone")

@@ -528,7 +528,7 @@ class Broker:
         return CheckedConfigs(requests, self.metadata, self.tls, self.world.random)
 
     async def _start_controller(self) -> None:
-        """Of a broker alone."""
+        """Start the controller of a broker that has no cluster."""
         world = self.world
         self.controller = controller = StandaloneController(
             self.store, self.metadata, world.clock, world.random, self._apply, self._prepare

@@ -227,7 +227,7 @@ AclChoice = tuple[str | None, str | None, int, int]
 
 
 def delete_acls(connection: Connection, pairs: list[tuple[ResourcePattern, AclChoice]]) -> list[tuple[ResourcePattern, AclEntry]]:
-    """Those that were removed."""
+    """Remove ACLs. Returns those that were removed."""
     from ottla.cli.plain_request import call, raise_if_error
     from ottla.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
     from ottla.security.acl import AclEntry, ResourcePattern
@@ -409,7 +409,7 @@ def resource_type_of(text: str) -> int:
 
 
 def _number(text: str, names: Any, what: str) -> int:
-    """By its name in any case, with or without separators: DescribeConfigs, describe-configs, DESCRIBE_CONFIGS."""
+    """The number of a name in any case, with or without separators: DescribeConfigs, describe-configs, DESCRIBE_CONFIGS."""
     plain = {name.lower(): number for number, name in names.items()}
     found = plain.get(text.replace("-", "").replace("_", "").lower())
     if found is None:

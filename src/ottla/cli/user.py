@@ -158,7 +158,7 @@ def mechanisms_of(asked: list[str] | None) -> list[str]:
 
 
 def set_password(connection: Connection, name: str, password: str, mechanisms: list[str], iterations: int) -> None:
-    """Also adds the user, or the mechanisms to it. Only the salted password travels."""
+    """Set the password. Adds the user, or the mechanism, if it is new. Only the salted password travels."""
     from ottla.protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest, ScramCredentialUpsertion
 
     upsertions = []

@@ -12,7 +12,7 @@ _NAMED: Final = (*_RECORDS, "enum", "fixed")
 
 
 def has_endless_array(schema: Any) -> bool:
-    """Of a schema as fastavro has parsed it, with full names."""
+    """Whether a schema has such an array. fastavro has parsed it, with full names."""
     named: dict[str, Any] = {}
     items: list[Any] = []
     left = [schema]

@@ -99,7 +99,7 @@ def new_mechanism(security: ClientSecurity, host: str) -> ClientMechanism:
 
 
 def authenticate_version(versions: dict[int, tuple[int, int]]) -> int:
-    """That both sides support, by the API versions of the broker."""
+    """The highest version that both sides support, by the API versions of the broker."""
     api = API_BY_NAME["sasl_authenticate"]
     lowest, highest = versions.get(api.key, (0, -1))
     version = min(api.max_version, highest)

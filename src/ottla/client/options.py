@@ -71,7 +71,7 @@ def plain_options(bootstrap_servers: str, **changes: Any) -> ClientOptions:
 
 
 def client_options(options: Mapping[str, str], also: Collection[str] = ()) -> ClientOptions:
-    """From the options of a data source: all that begin with `kafka.`, in any case.
+    """The options of a data source that begin with `kafka.`, in any case.
 
     `also` names those (without the prefix) that somebody else understands; the rest is warned about and ignored, as Java's
     clients do.

@@ -309,7 +309,7 @@ def _token(given: Mapping[str, str], options: Mapping[str, str], prefix: str) ->
 
 
 def _claims(options: Mapping[str, str]) -> tuple[tuple[str, Any], ...]:
-    """Those of a token without a signature, which a broker accepts only if it is told to."""
+    """The claims of a token without a signature, which a broker accepts only if it is told to."""
     claims: dict[str, Any] = {}
     for name, value in options.items():
         if name.startswith(f"{_UNSECURED}StringClaim_"):

@@ -63,7 +63,7 @@ class MetadataUpdate:
 
     @property
     def empty(self) -> bool:
-        """There is nothing to write but the fence."""
+        """Whether there is nothing to write but the fence."""
         return len(self.changes) <= 1
 
 

@@ -42,7 +42,7 @@ class Cluster:
             self._watching = asyncio.get_running_loop().create_task(self.watch.run())
 
     def close(self) -> None:
-        """End what reads, and the streams of those who look."""
+        """Stop reading, and close the streams of all pages."""
         self.watch.end()
         if self._watching is not None:
             self._watching.cancel()

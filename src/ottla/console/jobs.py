@@ -86,5 +86,5 @@ class Jobs:
         return found
 
     def all(self, user: str | None = None) -> list[Job]:
-        """Those of this user, or of everybody. Newest first."""
+        """The jobs of this user, or of everybody. The newest is first."""
         return [job for job in self._jobs.values() if user in (None, job.user)][::-1]

@@ -179,7 +179,7 @@ class Watch:
             raise BrokerFailed(self.trouble or "no broker has answered yet")
         return self._snapshot
 
-    async def settled(self, timeout_s: float = 10.0) -> Snapshot:
+    async def complete_snapshot(self, timeout_s: float = 10.0) -> Snapshot:
         """A snapshot that is complete, if that does not take too long."""
         found = await self.first(timeout_s)
         with contextlib.suppress(TimeoutError):

@@ -48,7 +48,7 @@ async def read_transactions(
 
 
 async def _described(brokers: Brokers, states: list[tuple[int, Any]], notes: list[str]) -> dict[str, Any]:
-    """Those that have not ended, by transactional id."""
+    """The transactions that have not ended, by transactional id."""
     by_broker: dict[int, list[str]] = {}
     for broker_id, each in states:
         if each.transaction_state not in _ENDED:

@@ -88,7 +88,7 @@ class Histogram:
 
     @property
     def counts(self) -> list[int]:
-        """Of each bucket."""
+        """The count of each bucket."""
         return list(self._counts)
 
     @property

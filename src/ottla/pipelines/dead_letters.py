@@ -163,7 +163,7 @@ class Refusals:
         return observed_metrics(self.frames.spark, self.query_id(), names) if names else {}
 
     def _new_counts(self) -> dict[str, list[int]]:
-        """Of this attempt at the batch."""
+        """The counts of this attempt at the batch."""
         return {
             name: [now - before for now, before in zip(counts, self._before.get(name, [0] * len(counts)), strict=True)]
             for name, counts in self._counts().items()

@@ -15,7 +15,7 @@ _FOLDER = "/pipelines"
 
 
 def _spark_version() -> str:
-    """Of the Spark that is installed here: the image should have the same."""
+    """The version of the Spark that is installed here: the image should have the same."""
     try:
         return metadata.version("pyspark")
     except metadata.PackageNotFoundError:

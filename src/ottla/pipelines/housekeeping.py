@@ -1,4 +1,4 @@
-"""What a run does now and then beside its flows, in one thread: compact tables, list the files of static tables anew.
+"""What a run does periodically beside its flows, in one thread: compact tables, list the files of static tables again.
 
 Flows never wait for it, and what fails here is a warning: it is tried again at its next time.
 """

@@ -377,7 +377,7 @@ class PipelineRun:
         return self.failures.setdefault(name, failure)
 
     def state(self, name: str) -> str:
-        """Of a flow. Asks neither Spark nor the cluster."""
+        """The state of a flow. Asks neither Spark nor the cluster."""
         failure = self.failures.get(name)
         if failure is not None and not isinstance(failure, Superseded):
             return documents.FAILED

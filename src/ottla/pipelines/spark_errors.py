@@ -104,7 +104,7 @@ def hint_of(error: BaseException, flow: str) -> str | None:
     if any(name in text for name in _STATE_DOES_NOT_FIT):
         return (
             "the query does not fit the state in its checkpoint: undo the change, rebuild the state by `ottla pipeline "
-            f"upgrade`, or begin anew with `ottla pipeline reset … --flow {flow}`"
+            f"upgrade`, or start again with `ottla pipeline reset … --flow {flow}`"
         )
     if "DATA_SOURCE_NOT_FOUND" in text and "ottla" in text:
         return "Spark looks for it with a Python that has no Ottla (PYSPARK_PYTHON), or that did not answer in time: run it again"

@@ -88,7 +88,7 @@ def check_known(client: Client, project: Project, flows: Iterable[str], kept: It
     if all(progress(client, project.group_id(flow)).marker is None for flow in flows):
         raise PipelineError(
             f"which version of pipeline {project.name} is live is not known: the committed offsets of its groups are gone",
-            hint="they expire after offsets.retention.minutes without a run; move the storage away, and begin anew",
+            hint="they expire after offsets.retention.minutes without a run; move the storage away, and start again",
         )
 
 

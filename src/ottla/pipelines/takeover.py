@@ -95,7 +95,7 @@ class Claim:
 
 
 class VersionWatch:
-    """Looks now and then which version is live and whether a broker answers, in a thread: a driver without new records runs no
+    """Checks periodically which version is live and whether a broker answers, in a thread: a driver without new records runs no
     batch that would ask, and flows wait for a broker without a word."""
 
     def __init__(self, options: ClientOptions, version: str, flows: Mapping[str, Flow], stopping: threading.Event) -> None:

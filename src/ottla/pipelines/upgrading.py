@@ -210,7 +210,7 @@ class Upgrade:
                 assert held.marker is not None
                 markers[edit.flow] = switched(held, held.marker._replace(version=version, hold=None))
                 continue
-            held = self._settled(edit, held)
+            held = self._with_last_batch(edit, held)
             offsets = self._offsets(edit, held)
             marker = not_begun(version, version)
             if edit.flow in rebuilds:
@@ -226,7 +226,7 @@ class Upgrade:
         return project
 
     def _checkpoint(self, flow: str) -> Checkpoint:
-        """Of the live version."""
+        """The checkpoint of a flow of the live version."""
         return Checkpoint(self.spark, self.project.checkpoint(flow))
 
     def _rebuild(self, project: Project, edit: FlowEdit) -> Rebuild:
@@ -244,7 +244,7 @@ class Upgrade:
         rebuild.begin(self._origin(edit.flow))
         return rebuild
 
-    def _settled(self, edit: FlowEdit, held: Progress) -> Progress:
+    def _with_last_batch(self, edit: FlowEdit, held: Progress) -> Progress:
         """The progress of a held flow that writes a table: the table may have one batch more than Kafka's transaction."""
         old, marker = edit.old, held.marker
         if old is None or not isinstance(old.to, Table):
@@ -256,7 +256,7 @@ class Upgrade:
         begun = (
             marker if marker.query_id != NOT_BEGUN else marker._replace(query_id=checkpoint.query_id() or NOT_BEGUN, batch_id=-1)
         )
-        last = tables.settle(self.spark, old, old.to, group_id, held.producer, begun, planned)
+        last = tables.last_batch(self.spark, old, old.to, group_id, held.producer, begun, planned)
         if last <= begun.batch_id:
             return held
         if any(source.dead_letter is not None for source in self._sources(self.old, old)):

@@ -4,7 +4,7 @@ The producer has a transactional id, although it makes no transactions: the coor
 once the new writer's first record is in the log, the partition refuses what an old writer still sends. So a leader that was
 paused cannot overwrite what its successor wrote.
 
-1. `begin` is called before the first append, and again after any failure: what a failed append did is then settled.
+1. `begin` is called before the first append, and again after any failure, so that it is known what a failed append did.
 2. An append is retried with the same sequence numbers, so that it is in the log once.
 3. `Fenced`: another writer has begun since. Nothing more is written until `begin`.
 """
@@ -41,7 +41,7 @@ class Fenced(Exception):
 
 
 class WriteFailed(Exception):
-    """Nobody knows whether the records are in the log. `begin` settles it."""
+    """Whether the records are in the log is unknown. `begin` finds out."""
 
 
 class TooLarge(Exception):

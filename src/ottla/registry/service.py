@@ -3,7 +3,7 @@
 Invariants
 1. Only the leader writes, one write at a time, each decided by a state that has applied everything before it.
 2. Leadership is confirmed before each write; a leader that lost it meanwhile is fenced by the log (`log_writer`).
-3. A write is answered when the own reader has applied it. If its outcome is unknown, that is an error, and settled before the
+3. A write is answered when the own reader has applied it. If its outcome is unknown, that is an error, and found out before the
    next one.
 """
 
@@ -325,7 +325,7 @@ class Registry:
         return text
 
     async def _parsing(self, versions: Sequence[SchemaVersion]) -> list[SchemaVersion]:
-        """Those that parse. The others came from another registry; they are named once."""
+        """The schemas that parse. The others came from another registry; they are logged once."""
         unknown = [each for each in versions if _content_key(each) not in self._canonical]
         if unknown:
             texts = [_text_or_nothing(self.state, each) for each in unknown]

@@ -105,7 +105,7 @@ class JsonLines(logging.Formatter):
 
 
 def _fields_of(argument: object) -> Mapping[str, object]:
-    """Of an argument of the line: a topic-partition, or something with `log_fields`."""
+    """The fields of an argument of the line: a topic-partition, or something with `log_fields`."""
     if isinstance(argument, TopicPartition):
         return {"topic": argument.topic, "partition": argument.partition}
     log_fields = getattr(argument, "log_fields", None)

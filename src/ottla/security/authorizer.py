@@ -48,7 +48,7 @@ class Authorizer:
         self._shared: dict[tuple[str, str], Permissions] = {}
 
     def permissions(self, principal: str, host: str) -> Permissions:
-        """Of a new session."""
+        """The permissions of a new session."""
         found = self._shared.get((principal, host))
         if found is None:
             if len(self._shared) >= _SHARED_MAX:

@@ -24,7 +24,7 @@ ANONYMOUS: Final = Principal(USER, "ANONYMOUS")
 
 @dataclass(slots=True, eq=False)
 class Session:
-    """Of one connection. A new authentication replaces it; requests in flight keep the one they began with."""
+    """Who a connection is. A new authentication replaces it; requests in flight keep the one they began with."""
 
     client_host: str
     """Address of the client as Java prints it: IPv4-mapped IPv6 as IPv4."""

@@ -46,7 +46,7 @@ class Child(ABC):
 
     @property
     def log(self) -> str:
-        """Its log since its first start."""
+        """The log of the process since its first start."""
         if self._scratch_made is None or not (self._scratch_made / "log").exists():
             return ""
         return (self._scratch_made / "log").read_text(errors="replace")

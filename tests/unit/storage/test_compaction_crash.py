@@ -57,7 +57,7 @@ class Machine:
         put(log, (b"a", b"active"), (b"b", b"active"))
         log.flush(NOW_MS)
         data_dir.write_checkpoints()
-        self.disk.settle()
+        self.disk.flush_all()
         return data_dir, log
 
     def end(self, power_loss: bool) -> None:

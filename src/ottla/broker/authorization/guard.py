@@ -65,11 +65,11 @@ class Guard:
         return allowed
 
     def may(self, context: RequestContext, operation: int, name: str, count: int = 1) -> bool:
-        """Of a topic."""
+        """`allows` for a topic."""
         return self.allows(context, operation, TOPIC, name, count)
 
     def may_describe(self, context: RequestContext, topic: str) -> bool:
-        """For filters: to be denied is no news."""
+        """`may` for DESCRIBE, for lists that leave out what is denied: a denial is logged at TRACE only."""
         return self.allows(context, DESCRIBE, TOPIC, topic, 1, True)
 
     def allows_on_cluster(self, context: RequestContext, operation: int, quietly: bool = False) -> bool:

@@ -67,8 +67,8 @@ class _Written:
     literal: int = -1
     prefixed: int = -1
     unchanged: set[int] = field(default_factory=set)
-    """Pattern types of resources that were as requested already. Whoever made them so may still wait for brokers: the last
-    notification there is counts."""
+    """Pattern types of resources that were as requested already. The request that made them so may still wait for brokers: the
+    last notification there is counts."""
 
     def note(self, path: str) -> None:
         number = int(path.rpartition(acl_nodes.CHANGE_PREFIX)[2])

@@ -56,7 +56,7 @@ async def claim_term(store: MetadataStore, broker_id: int, now_ms: int) -> Contr
 
 
 class Terms(Protocol):
-    """Whoever does the work of the controller."""
+    """What the election tells the controller."""
 
     async def begin_term(self, term: ControllerTerm) -> None:
         """A term was claimed."""

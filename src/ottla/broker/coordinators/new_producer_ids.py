@@ -1,6 +1,6 @@
 """Producer ids for transactional ids: from the block that the controller allocated to this broker.
 
-Most are at hand. When the block is used up, whoever may wait awaits the next block, and whoever may not tries again later.
+Most are at hand. When the block is used up, a caller that may wait awaits the next block; one that may not tries again later.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class Reply(Generic[T]):
 
     @property
     def done(self) -> bool:
-        """It is answered, or its client is gone."""
+        """Whether the request is answered, or its client is gone."""
         return self._done or (self._future is not None and self._future.done())
 
     def answer(self, response: Any) -> None:

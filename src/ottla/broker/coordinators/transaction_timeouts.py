@@ -59,8 +59,8 @@ class TransactionTimeouts:
                     self._producer_ids.fetch()  # for the next check
                     continue
                 logger.info(
-                    "Aborting the transaction of %s: it is open for longer than its transaction.timeout.ms=%d (producer %d is "
-                    "fenced)",
+                    "Aborting the transaction of %s: it has been open for longer than its transaction.timeout.ms=%d (producer %d "
+                    "is fenced)",
                     transaction.transactional_id,
                     transaction.timeout_ms,
                     transaction.producer_id,

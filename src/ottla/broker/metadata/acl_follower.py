@@ -74,7 +74,7 @@ def decoded(resource: ResourcePattern, node: Node | None) -> frozenset[AclEntry]
 
 
 class AclFollower:
-    """Of a broker in a cluster."""
+    """Follows the ACLs of a cluster."""
 
     def __init__(self, store: MetadataStore, authorizer: Authorizer, broker_id: int) -> None:
         self.lock = asyncio.Lock()

@@ -47,7 +47,7 @@ class LoopWatch:
         return max(self._stalls)
 
     def idle_share(self) -> float:
-        """Of the last minute."""
+        """The share of the last minute in which the loop was idle."""
         since, cpu_before = self._uses[0]
         passed = self._monotonic() - since
         if passed <= 0:

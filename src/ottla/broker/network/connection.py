@@ -201,7 +201,7 @@ class Connection:
             self._continue_frame(frame)
 
     def missing_bytes(self) -> int:
-        """What the incomplete frame lacks. 0: no frame is incomplete, or nobody reads on."""
+        """The number of bytes that the incomplete frame lacks. 0 if there is none, or if reading has stopped until an answer."""
         return self._frame_size - self._filled if self._frame is not None and not self._answering else 0
 
     def pause_writing(self) -> None:

@@ -44,7 +44,7 @@ FETCH_FOLLOWER: Final = "FetchFollower"
 
 
 class ConnectionTraffic:
-    """Of one connection."""
+    """The bytes and requests of one connection."""
 
     def __init__(self) -> None:
         self.requests: i64 = 0
@@ -61,7 +61,7 @@ class VersionCount:
 
 
 class RequestStatistics:
-    """Of one API."""
+    """The counts and times of one API."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -141,7 +141,7 @@ def traffic_of(connection: Connection) -> ConnectionTraffic:
 
 
 class RequestMeasure:
-    """Of one client on one connection and one API. Measures one request after the other."""
+    """Measures the requests of one client, one connection and one API, one after the other."""
 
     def __init__(
         self,
@@ -181,12 +181,12 @@ class RequestMeasure:
         self._began = self._now_s()
 
     def suspend(self) -> None:
-        """Its handler waits."""
+        """The handler begins to wait."""
         self._local_s = max(0.0, self._now_s() - self._began)
         self._waits_since = self._monotonic()
 
     def resume(self) -> None:
-        """Its handler has waited."""
+        """The handler has waited."""
         self._remote_s = self._monotonic() - self._waits_since
         self._began = self._now_s()
 

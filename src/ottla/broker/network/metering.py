@@ -82,7 +82,7 @@ class Metering:
 
 
 class Meter:
-    """Of one client on one connection and one API. Measures one request after the other."""
+    """Meters the requests of one client, one connection and one API, one after the other."""
 
     def __init__(self, metering: Metering, api_key: int, client: ClientQuotas, connection: Connection) -> None:
         self._monotonic: Callable[[], float] = metering.clock.monotonic

@@ -91,7 +91,7 @@ class SaslListener:
 
 
 class SaslLogin:
-    """Of one connection."""
+    """The login of one connection."""
 
     def __init__(self, listener: SaslListener) -> None:
         self._listener = listener

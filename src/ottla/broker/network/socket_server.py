@@ -212,7 +212,7 @@ class SocketServer:
         return self._uses
 
     def connections(self) -> list[Connection]:
-        """Those that are open, the one that is idle for longest first."""
+        """The open connections. The one that has been idle for longest is first."""
         return list(self._by_use)
 
     def open(self) -> None:

@@ -145,17 +145,17 @@ class IsrChanges:
                 if partition is None:
                     continue
                 proposal = again.pop(partition, None)
-                if proposal is not None and not self._settled(partition, proposal, data):
+                if proposal is not None and not self._applied(partition, proposal, data):
                     again[partition] = proposal
         return again
 
-    def _settled(self, partition: Partition, proposal: IsrProposal, data: ResponsePartitionData) -> bool:
+    def _applied(self, partition: Partition, proposal: IsrProposal, data: ResponsePartitionData) -> bool:
         """Apply the controller's answer. False: send the proposal again."""
         if data.error_code:
             self._counters.add("isr_updates_failed")
             error = ErrorCode(data.error_code)
             again = leading.isr_refused(partition, proposal, error)
-            then = "sending it again" if again else "asking anew once it is possible"
+            then = "sending it again" if again else "dropping it"
             logger.info("Controller refused the ISR change of %s: %s; %s", partition.topic_partition, error.name, then)
             return not again
         before = len(partition.isr)

@@ -119,7 +119,7 @@ class TopicTraffic:
 
 
 class Traffic:
-    """Of all topics with a replica on this broker."""
+    """The traffic of all topics with a replica on this broker."""
 
     def __init__(self) -> None:
         self.by_topic: dict[str, TopicTraffic] = {}

@@ -25,6 +25,6 @@ class Case:
 
     @property
     def brokers(self) -> list[BrokerState]:
-        """Those that are in the cluster now and can be asked."""
+        """The brokers that are in the cluster now and can be asked."""
         present = [broker for broker in self.view.brokers.values() if broker.broker_id not in self.unreachable]
         return sorted(present, key=lambda broker: broker.broker_id)

@@ -10,7 +10,7 @@ from ottla.security.acl import LITERAL, TOPIC, WRITE, AclEntry, ResourcePattern
 
 
 def copy_acls(source: Connection, target: Connection, names: Mapping[str, str], prefix: str) -> list[str]:
-    """Create in the target what it lacks of the ACLs of these topics. The new ones, in words."""
+    """Create the ACLs of these topics that the target lacks. Returns them in words."""
     have = set(acls_of(target, []))
     missing = [acl for acl in _renamed(acls_of(source, []), names, prefix) if acl not in have]
     if missing:
@@ -21,7 +21,7 @@ def copy_acls(source: Connection, target: Connection, names: Mapping[str, str], 
 def _renamed(
     acls: list[tuple[ResourcePattern, AclEntry]], names: Mapping[str, str], prefix: str
 ) -> list[tuple[ResourcePattern, AclEntry]]:
-    """Those of the mirrored topics, under the names of the target."""
+    """The ACLs of the mirrored topics, under the names of the target."""
     found = []
     for pattern, entry in acls:
         if pattern.type != TOPIC or entry.operation == WRITE:

@@ -15,7 +15,7 @@ from ottla.cli.mirror.progress import Progress
 
 
 def origins(source: Connection, topics: Iterable[str]) -> dict[str, set[str]]:
-    """Of each topic of a cluster, the ids of the clusters that mirrors brought it from."""
+    """For each topic of a cluster, the ids of the clusters from which mirrors brought it."""
     partitions = {topic: sorted(found.partitions) for topic, found in source.metadata().topics.items()}
     keys = [(topic, index) for topic in topics for index in partitions.get(topic, ())]
     found: dict[str, set[str]] = {topic: set() for topic in topics}

@@ -19,7 +19,7 @@ from ottla.cli.parameters import with_option_groups
 
 if TYPE_CHECKING:
     from ottla.cli.connection import Connection
-    from ottla.cli.pipeline.upgrading import Wish
+    from ottla.cli.pipeline.upgrading import UpgradeOptions
     from ottla.pipelines.definitions import Flow
     from ottla.pipelines.graph import Plan
     from ottla.pipelines.project import Project, TimeRange
@@ -120,11 +120,11 @@ class Comparison:
     yes: Yes = False
     json_output: Json = False
 
-    def wish(self) -> Wish:
-        from ottla.cli.pipeline.upgrading import Wish
+    def options(self) -> UpgradeOptions:
+        from ottla.cli.pipeline.upgrading import UpgradeOptions
 
         since_ms = None if self.since is None else _known_ms(self.since, "--from")
-        return Wish(self.records, since_ms, self.sample, self.dry_run, self.yes, self.run, self.json_output)
+        return UpgradeOptions(self.records, since_ms, self.sample, self.dry_run, self.yes, self.run, self.json_output)
 
 
 @app.add("init")
@@ -310,7 +310,7 @@ def upgrade(
     with _explained():
         from ottla.cli.pipeline import upgrading
 
-        upgrading.upgrade(given.project(file), comparison.wish(), old)
+        upgrading.upgrade(given.project(file), comparison.options(), old)
 
 
 @app.add("rollback", changes=True)
@@ -325,7 +325,7 @@ def rollback(
     with _explained():
         from ottla.cli.pipeline import upgrading
 
-        upgrading.rollback(given.project(file), comparison.wish(), to)
+        upgrading.rollback(given.project(file), comparison.options(), to)
 
 
 def _known_ms(text: str, option: str) -> int:

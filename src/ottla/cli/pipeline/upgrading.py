@@ -41,7 +41,7 @@ _STATES = {
 
 
 @dataclass(frozen=True)
-class Wish:
+class UpgradeOptions:
     """What the command line asks for."""
 
     records: int
@@ -53,9 +53,9 @@ class Wish:
     json_output: bool = False
 
 
-def upgrade(project: Project, wish: Wish, old: Path | None) -> None:
+def upgrade(project: Project, options: UpgradeOptions, old: Path | None) -> None:
     new = loaded(project.file)
-    _check(project, new, wish)
+    _check(project, new, options)
     with spark_session(project, ship=project.ship) as spark, topics.Clients(project) as clients:
         client = clients.of(home_of([new]))
         live = live_project(client, project, _flows(new))
@@ -72,35 +72,35 @@ def upgrade(project: Project, wish: Wish, old: Path | None) -> None:
             )
         # A flow that the edit removes is known only to the code before it.
         live = live_project(client, project, {*_flows(before), *_flows(new)})
-        if _is_live(wish, live, before, new, f"nothing to upgrade: {project.file.name}"):
+        if _is_live(options, live, before, new, f"nothing to upgrade: {project.file.name}"):
             return
-        _proceed(Upgrade(spark, clients, live, before, new), wish, "")
+        _proceed(Upgrade(spark, clients, live, before, new), options, "")
 
 
-def rollback(project: Project, wish: Wish, to: int | None) -> None:
+def rollback(project: Project, options: UpgradeOptions, to: int | None) -> None:
     with spark_session(project, ship=project.ship) as spark, topics.Clients(project) as clients:
         versions = Versions(spark, project.storage)
         live, kept = _live(clients, project, versions)
         target = _target(versions, kept, to)
         before, new = loaded_version(versions, kept), loaded_version(versions, target)
-        if _is_live(wish, live, before, new, f"nothing to roll back: version {target.number}"):
+        if _is_live(options, live, before, new, f"nothing to roll back: version {target.number}"):
             return
-        _proceed(Upgrade(spark, clients, live, before, new), wish, f"{_ROLLBACK}{target.number}")
+        _proceed(Upgrade(spark, clients, live, before, new), options, f"{_ROLLBACK}{target.number}")
 
 
-def _is_live(wish: Wish, live: Project, before: Side, new: Side, what: str) -> bool:
+def _is_live(options: UpgradeOptions, live: Project, before: Side, new: Side, what: str) -> bool:
     """Whether the new code is live already, perhaps by a command that was killed after the switch. Says so."""
     if before.code.fingerprint() != new.code.fingerprint():
         return False
     number = number_of(live.version)
-    _tell(wish, f"{what} is the code of version {number}, which is live")
-    if wish.json_output:
+    _tell(options, f"{what} is the code of version {number}, which is live")
+    if options.json_output:
         print_document({"pipeline": live.name, "version": number, "flows": [], "switched": False})
     return True
 
 
-def _check(project: Project, new: Side, wish: Wish) -> None:
-    if not (wish.yes or wish.dry_run) and not sys.stdin.isatty():
+def _check(project: Project, new: Side, options: UpgradeOptions) -> None:
+    if not (options.yes or options.dry_run) and not sys.stdin.isatty():
         raise Failure(
             "no terminal to ask for confirmation", "pass --yes, or --dry-run to see only the difference", exit_code=EXIT_USAGE
         )
@@ -145,41 +145,41 @@ def _target(versions: Versions, live: Version, to: int | None) -> Version:
     raise Failure(f"{what} is not kept in {versions.location}", exit_code=EXIT_USAGE)
 
 
-def _proceed(work: Upgrade, wish: Wish, why: str) -> None:
+def _proceed(work: Upgrade, options: UpgradeOptions, why: str) -> None:
     """Show what changes, ask, switch, and run."""
     pipeline, number = work.project.name, number_of(work.project.version)
     document: dict[str, Any] = {"pipeline": pipeline, "from": number, "to": number + 1, "switched": False}
     found = work.examine()
     document["flows"] = [_edit_document(edit) for edit in found]
-    _tell(wish, f"pipeline {pipeline}: version {number} is live, this is version {number + 1}{f' ({why})' if why else ''}")
-    if not wish.json_output:
+    _tell(options, f"pipeline {pipeline}: version {number} is live, this is version {number + 1}{f' ({why})' if why else ''}")
+    if not options.json_output:
         _show_edits(found)
     if any(edit.is_compared for edit in found):
-        over = work.stretch(found, wish.records, wish.from_ms)
-        _tell(wish, f"running both versions over {counted(over.records, 'record')} in a shadow")
-        differences = work.shadowed(found, over, wish.sample)
+        over = work.stretch(found, options.records, options.from_ms)
+        _tell(options, f"running both versions over {counted(over.records, 'record')} in a shadow")
+        differences = work.shadowed(found, over, options.sample)
         document["compared"] = _compared_document(over, differences)
-        if not wish.json_output:
+        if not options.json_output:
             _show_differences(differences)
-    if not wish.dry_run:
-        if not wish.yes:
+    if not options.dry_run:
+        if not options.yes:
             typer.confirm(f"Switch pipeline {pipeline} to version {number + 1}?", abort=True, err=True)
         project = work.switch(found, why)
         document["switched"] = True
-        _tell(wish, f"version {number + 1} of pipeline {pipeline} is live")
-    if wish.json_output:
+        _tell(options, f"version {number + 1} of pipeline {pipeline} is live")
+    if options.json_output:
         print_document(document)
-    if wish.run and not wish.dry_run:
-        _run(work.spark, project, work.new, wish)
+    if options.run and not options.dry_run:
+        _run(work.spark, project, work.new, options)
 
 
-def _run(spark: SparkSession, project: Project, side: Side, wish: Wish) -> None:
+def _run(spark: SparkSession, project: Project, side: Side, options: UpgradeOptions) -> None:
     file = Path(side.plan.flows[0].place.file)
-    run_flows(spark, [(replace(project, file=file), side.plan)], once=False, json_output=wish.json_output)
+    run_flows(spark, [(replace(project, file=file), side.plan)], once=False, json_output=options.json_output)
 
 
-def _tell(wish: Wish, text: str) -> None:
-    if not wish.json_output:
+def _tell(options: UpgradeOptions, text: str) -> None:
+    if not options.json_output:
         note(text)
 
 

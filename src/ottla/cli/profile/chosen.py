@@ -44,7 +44,7 @@ def choose(named: str | None, *, other_cluster: bool) -> Profile | None:
 
 
 def given_options(context: typer.Context) -> set[str]:
-    """Those of -b and --command-config that the command line or the environment has."""
+    """Which of -b and --command-config the command line or the environment has."""
     return {name for name in ("bootstrap_servers", "command_config") if not _is_default(context, name)}
 
 

@@ -36,7 +36,7 @@ class Profile:
     colour: str | None = None
 
     def document(self) -> dict[str, Any]:
-        """Its contents without secrets."""
+        """The profile without secrets."""
         return {
             "profile": self.name,
             "bootstrap_servers": self.bootstrap_servers,

@@ -98,10 +98,10 @@ def write_secret(path: Path, text: str) -> None:
 
 
 def _value(text: str) -> str:
-    """As a value in a properties file."""
+    """Text, escaped as a value in a properties file."""
     return text.replace("\\", "\\\\").replace("\n", "\\n")
 
 
 def _escaped(text: str) -> str:
-    """As a name in a properties file."""
+    """Text, escaped as a name in a properties file."""
     return "".join(f"\\{character}" if character in " :=#!\\" else character for character in text)

@@ -126,7 +126,7 @@ _HOST_PORT = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]*):[0-9]{1,5}", re
 
 
 def host_and_port(text: str) -> tuple[str, int]:
-    """Of a value that `HostPort` accepts; an empty host is every interface."""
+    """The host and port of a value that `HostPort` accepts. An empty host is every interface."""
     host, _, port = text.rpartition(":")
     return host.strip("[]"), int(port)
 

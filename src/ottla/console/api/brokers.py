@@ -84,13 +84,13 @@ def _skew(have: int, fair: float) -> float | None:
 
 async def list_brokers(console: Console, call: Call) -> Answer:
     call.watch.look()
-    snapshot = await call.watch.settled()
+    snapshot = await call.watch.complete_snapshot()
     return {"controller_id": snapshot.reading.controller_id, "as_of_ms": snapshot.as_of_ms, "brokers": broker_rows(snapshot)}
 
 
 async def get_broker(console: Console, call: Call) -> Answer:
     number = call.path_number("broker")
-    snapshot = await call.watch.settled()
+    snapshot = await call.watch.complete_snapshot()
     row = next((each for each in broker_rows(snapshot) if each["broker"] == number), None)
     if row is None:
         known = ", ".join(str(each.broker_id) for each in snapshot.reading.brokers)

@@ -221,7 +221,7 @@ def _edit(
 
 
 def _user(call: Call) -> str | None:
-    """Whose jobs the caller sees: an admin's are everybody's."""
+    """Whose jobs the caller sees. An admin sees everybody's."""
     return None if call.session.role >= Role.ADMIN else call.session.user
 
 

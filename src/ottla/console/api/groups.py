@@ -131,7 +131,7 @@ GROUP = document(
 
 async def _progress(watch: Watch, name: str) -> tuple[Snapshot, GroupProgress]:
     """A group may be younger than the last round."""
-    snapshot = await watch.settled()
+    snapshot = await watch.complete_snapshot()
     if name not in snapshot.groups:
         snapshot = await watch.anew()
     found = snapshot.groups.get(name)

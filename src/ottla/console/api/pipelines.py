@@ -163,7 +163,7 @@ def topics_of(plan: Mapping[str, Any]) -> list[str]:
 
 
 def letters_of(plan: Mapping[str, Any]) -> list[str]:
-    """Its dead-letter topics in this cluster."""
+    """The dead-letter topics of a pipeline in this cluster."""
     ends = [edge["to"] for edge in plan["edges"] if edge.get("dead_letter")]
     return sorted({str(end["name"]) for end in ends if not end.get("cluster")})
 

@@ -18,7 +18,7 @@ CONSUMERS = document(
 
 async def get_topic_consumers(console: Console, call: Call) -> Answer:
     call.watch.look()
-    snapshot = await call.watch.settled()
+    snapshot = await call.watch.complete_snapshot()
     name = call.path("topic")
     if name not in snapshot.reading.topics:
         await read_topic(call.watch, name)  # says that there is none

@@ -52,7 +52,7 @@ def _rows(snapshot: Snapshot, call: Call) -> list[dict[str, Any]]:
 
 async def list_transactions(console: Console, call: Call) -> Answer:
     call.watch.look()
-    snapshot = await call.watch.settled()
+    snapshot = await call.watch.complete_snapshot()
     found = snapshot.reading.transactions
     keys = sorted(found.hanging) if found is not None else []
     hanging = await call.blocking(_hanging, call.connection, keys) if keys else []

@@ -102,7 +102,7 @@ class Showing:
     # Documents
 
     def document(self, record: Incoming) -> dict[str, Any]:
-        """Of a record as it came."""
+        """The document of a record as it came."""
         seen = self.seen(record)
         shown = seen.record
         found: dict[str, Any] = {

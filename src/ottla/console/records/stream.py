@@ -26,7 +26,7 @@ _LOOK_S: Final = 0.1
 
 
 class ClientGone(Exception):
-    """Nobody listens any more."""
+    """The client has closed the stream."""
 
 
 class Outlet:

@@ -251,7 +251,7 @@ class ClassicGroup:
         self.pending_join.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> ClassicMember | None:
-        """Its pending requests are answered before."""
+        """Remove a member. Its pending requests are answered before."""
         member = self.members.pop(member_id, None)
         self.pending_join.pop(member_id, None)
         self.pending_sync.discard(member_id)

@@ -70,7 +70,7 @@ class PublishedPipeline:
         return any(flow.state(now_ms) in (STARTING, RUNNING) for flow in self.flows)
 
     def state(self, now_ms: int) -> str:
-        """That of the flow that needs most attention."""
+        """The state of the flow that needs most attention."""
         states = {flow.state(now_ms) for flow in self.flows}
         return next((state for state in _WORST_FIRST if state in states), STOPPED)
 

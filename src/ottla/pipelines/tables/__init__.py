@@ -26,7 +26,7 @@ from ottla.types import ProducerIdAndEpoch
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["BATCHES", "check", "prepare", "settle", "writer"]
+__all__ = ["BATCHES", "check", "last_batch", "prepare", "writer"]
 
 WriteBatch = Callable[["DataFrame", Marker, BatchTransaction], bool]
 """Writes a batch unless the table has it. Returns whether it was written."""
@@ -70,7 +70,7 @@ def prepare(spark: SparkSession, flow: Flow, table: Table, frame: DataFrame, gro
         raise _failed(spark, table, error, f"flow {flow.name!r}, ") from error
 
 
-def settle(
+def last_batch(
     spark: SparkSession,
     flow: Flow,
     table: Table,

@@ -192,7 +192,7 @@ def upsert(target: str, columns: list[str], key: list[str]) -> str:
 
 
 def history(target: str, columns: list[str], key: list[str]) -> str:
-    """The MERGE of a view with the versions of each key. A change that the table says already is none.
+    """The MERGE of a view with the versions of each key. A version that equals the row in the table is left out.
 
     A key has one row that ends its current version, and one for each version that begins.
     """

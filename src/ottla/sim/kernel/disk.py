@@ -118,15 +118,15 @@ class SimDisk:
         node.data[position] ^= 1 << bit
         node.flush()  # the damage is on the disk, not in the cache
 
-    def settle(self) -> None:
+    def flush_all(self) -> None:
         """Make everything durable, as if the machine had been idle for long."""
         self.journal.commit()
-        self._settle(self.root)
+        self._flush_below(self.root)
 
-    def _settle(self, directory: Directory) -> None:
+    def _flush_below(self, directory: Directory) -> None:
         for node in directory.entries.values():
             if isinstance(node, Directory):
-                self._settle(node)
+                self._flush_below(node)
             else:
                 node.flush()
 

@@ -388,8 +388,8 @@ class ClusterRules:
                 return f"{node.host} knows the topics {sorted(image.topics)}, there are {sorted(topics)}"
             if set(image.brokers) != set(self._by_id):
                 return f"{node.host} knows the brokers {sorted(image.brokers)}"
-            office = self._tree.get("/controller")
-            if office is None or json.loads(office.data)["brokerid"] != image.controller_id:
+            controller = self._tree.get("/controller")
+            if controller is None or json.loads(controller.data)["brokerid"] != image.controller_id:
                 return f"{node.host} takes broker {image.controller_id} for the controller"
             for topic in image.topics.values():
                 settings = self._settings(topic.name)

@@ -43,7 +43,7 @@ class Commit:
 
 @dataclass(slots=True)
 class Generation:
-    """Of a classic group."""
+    """A generation of a classic group."""
 
     leaders: set[str] = field(default_factory=set)
     protocols: set[str] = field(default_factory=set)
@@ -134,7 +134,7 @@ class GroupModel:
         )
 
     def alive(self, sent_s: float) -> None:
-        """It had a member at this time. Offsets that may have expired before stay uncertain."""
+        """The group had a member at this time. Offsets that may have expired before stay uncertain."""
         for commits in self.commits.values() if self.retention_s != inf else ():
             for commit in commits:
                 commit.acknowledged &= not self.may_expire(commit.sent_s)
@@ -259,7 +259,7 @@ class GroupModel:
                 commit.done_s = min(commit.done_s, now)
 
     def coordinator_is_back(self, crashed: bool, position: int) -> None:
-        """It has its log up to a position."""
+        """The coordinator is back, with its log up to a position."""
         if crashed:
             certain = self.retention_s == inf
             for commits in self.commits.values():

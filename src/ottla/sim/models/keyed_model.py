@@ -60,8 +60,8 @@ class KeyedModel(PartitionModel):
             self.sent_s[number] = self.now_s()
         return sent
 
-    def _settle(self, sent: Sent, offset: int) -> None:
-        PartitionModel._settle(self, sent, offset)
+    def _found_at(self, sent: Sent, offset: int) -> None:
+        PartitionModel._found_at(self, sent, offset)
         if offset not in self.numbers:
             for number, (known, index) in self.by_number.items():
                 if known is sent:
@@ -79,7 +79,7 @@ class KeyedModel(PartitionModel):
                 "content",
                 f"{self.name}: the record at {record.offset} is not what was sent",
             )
-            self._settle(sent, record.offset - index)
+            self._found_at(sent, record.offset - index)
         return sent or Sent(b"", 0, ())
 
     def forget_lost(self, log_end: int) -> None:

@@ -66,7 +66,7 @@ class PartitionModel:
         return sent
 
     def acknowledge(self, sent: Sent, offset: int) -> None:
-        self._settle(sent, offset)
+        self._found_at(sent, offset)
         sent.acknowledged = True
 
     def observe(self, batch: FoundBatch) -> Sent:
@@ -79,10 +79,10 @@ class PartitionModel:
             "content",
             f"{self.name}: the batch at {batch.base_offset} has another number of records than was sent",
         )
-        self._settle(sent, batch.base_offset)
+        self._found_at(sent, batch.base_offset)
         return sent
 
-    def _settle(self, sent: Sent, offset: int) -> None:
+    def _found_at(self, sent: Sent, offset: int) -> None:
         require(not sent.lost, "came-back", f"{self.name}: the batch at {offset} had been lost in a crash")
         require(sent.offset in (None, offset), "offsets", f"{self.name}: one batch at {sent.offset} and again at {offset}")
         known = self.at.setdefault(offset, sent)

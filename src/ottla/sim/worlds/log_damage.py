@@ -37,7 +37,7 @@ class LogDamage:
                 if kind == "missing":
                     parent, name = self._disk.parent(path)
                     self._disk.journal.drop(parent, name)
-                    self._disk.settle()
+                    self._disk.flush_all()
                 else:
                     entry = 8 if path.endswith(".index") else 12
                     # A few entries, descending: ascending ones could be right by chance.
@@ -63,7 +63,7 @@ class LogDamage:
         kind = rng.choice(("missing", "cut", "flipped"))
         if kind == "missing":
             self._disk.journal.drop(*self._disk.parent(path))
-            self._disk.settle()
+            self._disk.flush_all()
         elif kind == "cut":
             del node.data[rng.randrange(len(node.data) + 1) :]
         elif node.data:

@@ -126,7 +126,7 @@ class RegistryWorld:
         node.kill()
 
     async def _pause(self) -> None:
-        """Also for so long that another one leads."""
+        """Pause a registry, sometimes for so long that another one leads."""
         node = self._pick()
         self.trace.add(f"pause {node.host}")
         node.pause()
