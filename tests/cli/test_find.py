@@ -149,6 +149,7 @@ def test_a_key_in_another_partition_needs_all_partitions(ottla: Ottla, topic: st
     [
         ([], 2, "nothing to look for"),
         (["a", "--topics", "no-such-topic"], 1, "topic no-such-topic does not exist"),
+        (["a", "--topics", "no-such-*"], 1, "no topic matches no-such-*"),
         (["--where", "foo"], 2, "foo is not the name"),
         (["a", "--template", "{nix}"], 2, "the template '{nix}' is invalid"),
         (["a", "--from", "never"], 2, "'never' is not a position"),

@@ -53,6 +53,22 @@ def damage(path: Path, *places: int) -> bytes:
     return whole
 
 
+def test_commands_that_read_records_stop_before_a_damaged_batch(broker: Broker) -> None:
+    ottla = Ottla(broker.bootstrap_servers)
+    ottla.ok("topic", "create", "flipped", "-p", "1")
+    ottla.ok("topic", "create", "taken", "-p", "1")
+    for value in ("first", "second", "third"):
+        ottla.ok("produce", "flipped", value)
+    damage(segments(Path(str(broker.data_dir)) / "flipped-0")[0], 1)
+    for words in (("consume", "flipped"), ("consume", "flipped", "--group", "readers")):
+        read = ottla.run(*words)
+        assert (read.returncode, read.stdout) == (1, "first\n")
+        assert "flipped-0: MessageSet at offset 1" in read.stderr
+        assert "ottla log repair" in read.stderr
+    ottla.fails("topic", "copy", "flipped", "taken")
+    assert ottla.ok("consume", "taken") == ""
+
+
 def test_damaged_batches_are_replaced_by_those_of_the_leader(broker: Broker, replica: Path) -> None:
     ottla = Ottla(broker.bootstrap_servers)
     paths = segments(replica)

@@ -195,12 +195,15 @@ def test_command_config(ottla: Ottla, tmp_path: Path) -> None:
     assert "cannot read" in ottla.fails("topic", "list", "--command-config", str(tmp_path / "nope"), code=2)
 
 
-@pytest.mark.parametrize("words", [["topic", "describe"], ["consume"]])
+@pytest.mark.parametrize("words", [["topic", "describe"], ["consume"], ["produce"]])
 def test_nobody_is_told_to_create_an_internal_topic(words: list[str]) -> None:
     with Broker() as broker:
         ottla = Ottla(broker.bootstrap_servers)
         told = ottla.fails(*words, "__transaction_state")
         assert "brokers create it for the first transactional producer; never create it by hand" in told
         assert "topic create" not in told
+        assert "--create" not in told
+        ottla.ok("topic", "create", "mine")
         for name in ("__consumer_offsets", "__transaction_state"):
-            assert f"{name} is an internal topic" in ottla.fails("topic", "create", name, code=2)
+            for makes in (["topic", "create", name], ["produce", name, "value", "--create"], ["topic", "clone", "mine", name]):
+                assert f"{name} is an internal topic" in ottla.fails(*makes, code=2)

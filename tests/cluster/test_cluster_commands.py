@@ -120,6 +120,7 @@ def test_a_member_hears_why_its_group_has_no_coordinator(cluster: Callable[..., 
     reason = "group g has no coordinator: the internal topic __consumer_offsets cannot be created: "
     told = ottla(few, "consume", "t", "-g", "g", code=1).stderr
     assert f"error: {reason}" in told
+    assert f"error: {reason}" in ottla(few, "group", "describe", "g", code=1).stderr
     assert "as many run as offsets.topic.replication.factor says (3 unless it is set); 1 runs now" in told
     command = [sys.executable, "-P", "-m", "ottla", "consume", "t", "-f", "-g", "g", "-b", few.bootstrap]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as member:

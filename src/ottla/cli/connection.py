@@ -219,7 +219,12 @@ class Connection:
         from confluent_kafka import Consumer
 
         # The library needs a group id, but joins no group and commits nothing while partitions are assigned by hand.
-        config = {"group.id": self._properties.get("group.id", "ottla-cli"), "enable.auto.commit": False, **overrides}
+        config = {
+            "group.id": self._properties.get("group.id", "ottla-cli"),
+            "enable.auto.commit": False,
+            "check.crcs": self._properties.get("check.crcs", True),  # as Kafka's own consumer does
+            **overrides,
+        }
         if not config["group.id"]:
             raise Failure("the group name is empty", exit_code=EXIT_USAGE)  # the library would end the process
         self.reach()
@@ -311,6 +316,17 @@ def unknown_topic(name: str, known: Iterable[str], *, creatable: bool = True) ->
     elif creatable:
         hint = f"{hint or ''} create it with `ottla topic create {name}`".strip()
     return Failure(f"topic {name} does not exist", hint, code="UNKNOWN_TOPIC_OR_PARTITION")
+
+
+def check_not_internal(topics: Iterable[str]) -> None:
+    """Failure for a topic that only brokers may create."""
+    for name in topics:
+        if name in MADE_BY_BROKERS:
+            raise Failure(
+                f"{name} is an internal topic: brokers create it for the first {MADE_BY_BROKERS[name]}",
+                "made by hand it would have other partitions and settings than they need",
+                exit_code=EXIT_USAGE,
+            )
 
 
 def unknown_partition(topic: str, partition: int, count: int) -> Failure:

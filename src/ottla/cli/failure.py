@@ -82,6 +82,8 @@ _HINTS = {
         (f"{kind}_AUTHORIZATION_FAILED" for kind in ("TOPIC", "GROUP", "CLUSTER", "TRANSACTIONAL_ID")),
         "an administrator can allow it (`ottla acl add`); the broker's log says which operation was denied to whom",
     ),
+    "_BAD_MSG": "the disk of the leader returned other bytes than were written: `ottla log dump --verify DIR` there finds them,"
+    " `ottla log repair` replaces it from another replica",
     "_AUTHENTICATION": "check the sasl.* properties in --command-config",
     "_SSL": "check security.protocol and the ssl.* properties in --command-config",
     "_UNSUPPORTED_FEATURE": "the broker is too old for this request",

@@ -38,8 +38,9 @@ def jsonl_text(document: Any) -> str:
 
 
 def names_text(document: Any) -> str:
-    """The first field of each object, which is its name."""
-    return "".join(f"{cell_text(next(iter(each.values()), None))}\n" for each in elements_of(document) if isinstance(each, dict))
+    """The first field of each object, which is its name. Objects of one name, such as partitions of a topic, are one line."""
+    names = [cell_text(next(iter(each.values()), None)) for each in elements_of(document) if isinstance(each, dict)]
+    return "".join(f"{name}\n" for name in dict.fromkeys(names))
 
 
 def csv_text(document: Any) -> str:

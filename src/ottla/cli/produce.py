@@ -11,7 +11,15 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, result_of, unknown_partition, unknown_topic
+from ottla.cli.connection import (
+    MADE_BY_BROKERS,
+    REQUEST_TIMEOUT_S,
+    Connection,
+    check_not_internal,
+    result_of,
+    unknown_partition,
+    unknown_topic,
+)
 from ottla.cli.failure import EXIT_USAGE, Failure, explain
 from ottla.cli.formats import Format, Headers, Outgoing, Reading, decode_bytes, parse_header, unescape, word_bytes
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Acks, Bootstrap, CommandConfig, Json, Properties, parse_pairs
@@ -80,8 +88,10 @@ def ensure_topic(connection: Connection, topic: str, *, create: bool) -> int:
     if topic not in known:
         if not create:
             failure = unknown_topic(topic, known)
-            failure.hint = f"{failure.hint}, or pass --create"
+            if topic not in MADE_BY_BROKERS:
+                failure.hint = f"{failure.hint}, or pass --create"
             raise failure
+        check_not_internal([topic])
         from confluent_kafka.admin import NewTopic
 
         new = NewTopic(topic, num_partitions=-1, replication_factor=-1)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ottla.cli.connection import MADE_BY_BROKERS, REQUEST_TIMEOUT_S, Connection, result_of, unknown_topic
+from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, check_not_internal, result_of, unknown_topic
 from ottla.cli.copying.command import clone, copy
 from ottla.cli.copying.destination import stays_here
 from ottla.cli.failure import EXIT_USAGE, Failure, raise_together
@@ -70,13 +70,7 @@ def create(
     """Create topics."""
     from confluent_kafka.admin import NewTopic
 
-    for name in names:
-        if name in MADE_BY_BROKERS:
-            raise Failure(
-                f"{name} is an internal topic: brokers create it for the first {MADE_BY_BROKERS[name]}",
-                "made by hand it would have other partitions and settings than they need",
-                exit_code=EXIT_USAGE,
-            )
+    check_not_internal(names)
     settings = parse_pairs(config, "--config")
     layout: dict[str, Any] = {"num_partitions": partitions or -1}
     if replica_assignment is not None:

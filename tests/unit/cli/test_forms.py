@@ -69,6 +69,7 @@ def test_csv_is_quoted() -> None:
         ([{"topic": "a", "x": 1}, {"topic": "b"}], "a\nb\n"),
         ({"pipelines": [{"pipeline": "p"}]}, "p\n"),
         (GROUP, "billing\n"),
+        ([{"topic": "a", "partition": 0}, {"topic": "a", "partition": 1}], "a\n"),
         ([], ""),
     ],
 )

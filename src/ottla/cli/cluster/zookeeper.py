@@ -7,6 +7,7 @@ with Maven. A folder of the cache is complete: it is filled under another name a
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -87,7 +88,10 @@ def _fetch(folder: Path) -> list[Path]:
 
 
 def server_command(jars: Sequence[Path], directory: Path, port: int) -> list[str]:
-    """Write the server's configuration into `directory` and return the command that runs it on 127.0.0.1."""
+    """Write the server's configuration into `directory` and return the command that runs it on 127.0.0.1.
+
+    It is a script, because the class path has a hundred jars: people shall be able to read and repeat the command.
+    """
     java = shutil.which("java")
     if java is None:
         raise Failure("ZooKeeper needs Java, which is not installed", INSTALL_JAVA)
@@ -111,4 +115,7 @@ def server_command(jars: Sequence[Path], directory: Path, port: int) -> list[str
         '</encoder></appender><root level="WARN"><appender-ref ref="out"/></root></configuration>\n'
     )
     logging = (f"-Dlog4j.configuration=file:{log4j.absolute()}", f"-Dlogback.configurationFile={logback.absolute()}")
-    return [java, *JVM, *logging, "-cp", ":".join(map(str, jars)), MAIN_CLASS, str(config.absolute())]
+    server = [java, *JVM, *logging, "-cp", ":".join(map(str, jars)), MAIN_CLASS, str(config.absolute())]
+    script = directory / "start.sh"
+    script.write_text(f"exec {shlex.join(server)}\n")
+    return ["sh", str(script)]

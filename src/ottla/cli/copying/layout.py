@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, result_of
+from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, check_not_internal, result_of
 
 _OF_A_MOVE = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 """Settings that a running reassignment sets: they name brokers."""
@@ -53,6 +53,7 @@ def layouts_of(connection: Connection, topics: Iterable[str]) -> dict[str, Layou
 def create_topic(connection: Connection, topic: str, layout: Layout) -> None:
     from confluent_kafka.admin import NewTopic
 
+    check_not_internal([topic])
     new = NewTopic(topic, layout.partitions, layout.replication_factor, config=layout.config)
     futures = connection.admin.create_topics([new], operation_timeout=REQUEST_TIMEOUT_S, request_timeout=REQUEST_TIMEOUT_S)
     result_of(futures[topic], f"topic {topic}")

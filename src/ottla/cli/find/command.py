@@ -122,6 +122,8 @@ def _matching(connection: Connection, patterns: list[str] | None) -> list[str]:
         return found
     for pattern in patterns:
         if not fnmatch.filter(known, pattern):
+            if any(sign in pattern for sign in "*?["):
+                raise Failure(f"no topic matches {pattern}", "list them with `ottla topic list`")
             connection.topics([pattern])  # says which names are like it
     return [name for name in known if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
 

@@ -161,7 +161,7 @@ class _Membership:
         elif error.code() == KafkaError._PARTITION_EOF:
             self._unfinished.discard(key)
         elif error.code() not in (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT):
-            raise explain(error, f"group {self._group}")
+            raise explain(error, f"group {self._group}" if message.topic() is None else f"{key[0]}-{key[1]}")
 
     def _commit(self, messages: list[Message]) -> None:
         from confluent_kafka import TopicPartition

@@ -7,14 +7,18 @@ records to retention.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from concurrent.futures import wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, result_of, while_coordinators_move
 from ottla.cli.failure import Failure, did_you_mean, explain
+from ottla.cli.group.coordinator import lacking_coordinator
 from ottla.cli.positions import TopicIndex
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from confluent_kafka.admin import ConsumerGroupDescription
 
 
@@ -28,6 +32,8 @@ _STATES = {
 }
 _REBALANCING, _UNKNOWN = "Rebalancing", "Unknown"
 """Shown for states that the library does not know: Assigning and Reconciling of the consumer protocol, and others."""
+_COORDINATOR_S, _COORDINATOR_ASKED = 3.0, 4
+"""How long a group may be without a coordinator before it is asked why, and after how many times the answer counts."""
 STATES = (*_STATES.values(), _REBALANCING, _UNKNOWN)
 
 
@@ -156,7 +162,7 @@ def find_groups(connection: Connection, names: Sequence[str], *, missing_ok: boo
     futures = connection.admin.describe_consumer_groups(list(dict.fromkeys(names)), request_timeout=REQUEST_TIMEOUT_S)
     for name, future in futures.items():
         try:
-            group = _group(result_of(future, f"group {name}"))
+            group = _group(_described(connection, name, future))
         except Failure as failure:
             # Brokers since 4.0 may answer with this error; older ones describe a dead group.
             if failure.code != "GROUP_ID_NOT_FOUND":
@@ -166,6 +172,18 @@ def find_groups(connection: Connection, names: Sequence[str], *, missing_ok: boo
             raise unknown_group(connection, name)
         groups.append(group)
     return groups
+
+
+def _described(connection: Connection, name: str, future: Future[ConsumerGroupDescription]) -> ConsumerGroupDescription:
+    """librdkafka asks for a coordinator as long as the request may take, and does not say so."""
+    lacking = None
+    for _ in range(_COORDINATOR_ASKED):
+        if wait([future], _COORDINATOR_S).done:
+            break
+        lacking = lacking_coordinator(connection, name)
+    if lacking is not None and not future.done():
+        raise lacking
+    return result_of(future, f"group {name}")
 
 
 def _group(described: ConsumerGroupDescription) -> Group:

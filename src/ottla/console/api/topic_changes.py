@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, result_of
+from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, check_not_internal, result_of
 from ottla.cli.console.settings import Role
 from ottla.cli.failure import raise_together
 from ottla.cli.positions import parse_position
@@ -34,6 +34,7 @@ def _create(
     for what, count in (("partitions", partitions), ("replication_factor", replicas)):
         if count is not None and not 0 < count <= 100_000:
             raise bad(f"{what} is {count}, not a number from 1 to 100000")
+    check_not_internal([name])
     connection.metadata()
     new = NewTopic(name, num_partitions=partitions or -1, replication_factor=replicas or -1, config=settings)
     futures = connection.admin.create_topics(
