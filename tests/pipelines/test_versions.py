@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 import random
 import sys
+import threading
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from ottla.cli.failure import Failure
 from ottla.cli.pipeline.upgrading import _target as rollback_target
+from ottla.client.blocking import Client
+from ottla.client.options import plain_options
 from ottla.client.transactions import CommittedOffset
 from ottla.pipelines import loading
 from ottla.pipelines.checkpoint import forged, offsets_of
@@ -20,12 +25,15 @@ from ottla.pipelines.comparison import Row, RowChange, compare
 from ottla.pipelines.definitions import Flow, Sink
 from ottla.pipelines.edits import Kind, Shape, State, normalised
 from ottla.pipelines.edits import compare as compare_shapes
-from ottla.pipelines.failure import Place
-from ottla.pipelines.marker import Hold, Marker, live, marker_in, not_begun, number_of
+from ottla.pipelines.failure import PipelineError, Place, Superseded
+from ottla.pipelines.marker import Hold, Marker, is_replaced, live, marker_in, not_begun, number_of
+from ottla.pipelines.project import Project
 from ottla.pipelines.shadow import last
-from ottla.pipelines.switching import Progress, switched
+from ottla.pipelines.switching import Progress, Switch, live_project, switched
+from ottla.pipelines.takeover import Claim
 from ottla.pipelines.values import Json
 from ottla.pipelines.versions import Code, Version, code_of, following, isolated
+from ottla.testing import Broker
 from ottla.types import TopicPartition
 
 QUERY = "bb51c7d3-e101-45cd-b1c2-106cd4d679cb"
@@ -127,6 +135,14 @@ def test_two_attempts_of_an_upgrade_have_different_names() -> None:
     assert number_of(one) == number_of(other) == 2
 
 
+def test_the_marker_of_a_flow_that_was_removed_replaces_no_later_version() -> None:
+    marker = Marker(QUERY, 3, "aa", "2-aaaaaa")
+    assert is_replaced("1", marker)
+    assert is_replaced("2-bbbbbb", marker)  # another attempt went live
+    assert not is_replaced("2-aaaaaa", marker)
+    assert not is_replaced("3-cccccc", marker)
+
+
 def test_a_switch_leaves_no_older_marker() -> None:
     gone = TopicPartition("gone", 0)
     held = Progress({gone: CommittedOffset(7, str(Marker(QUERY, 3, "aa"))), P0: CommittedOffset(5)}, Marker(QUERY, 3, "aa"), gone)
@@ -135,6 +151,30 @@ def test_a_switch_leaves_no_older_marker() -> None:
     assert [where for where, entry in found.items() if marker_in(entry.metadata)] == [P0]
     kept = switched(held, Marker(QUERY, 3, "aa", "2-a"))
     assert [where for where, entry in kept.items() if marker_in(entry.metadata)] == [gone]
+
+
+def test_a_flow_that_was_removed_can_come_back_versions_later(ottla_broker: Broker) -> None:
+    ottla_broker.create_topic("back.in", 1)
+    place = TopicPartition("back.in", 0)
+    project = Project(Path("back.py"), "back")
+    with Client(plain_options(ottla_broker.bootstrap_servers)) as client:
+
+        def switch(before: str, after: str, *flows: str) -> None:
+            attempt = Switch(client, replace(project, version=before), after)
+            held = {flow: attempt.hold(flow, {place: 5}, None) for flow in flows}
+            attempt.commit({flow: switched(found, not_begun(after, after), {place: 7}) for flow, found in held.items()})
+
+        switch("1", "2-a", "stays", "gone")
+        switch("2-a", "3-b", "stays")
+        with pytest.raises(PipelineError, match="version 3 went live meanwhile"):
+            switch("2-a", "3-c", "stays")
+        flow = SimpleNamespace(name="gone", place=None)
+        driver = Claim(cast(Any, flow), "back.gone", project.switch_id, "3-b", threading.Event())
+        assert [each.version for each in driver.markers(client)] == ["2-a"]
+        with pytest.raises(Superseded, match="version 2 of the pipeline is live; this driver ran version 1"):
+            Claim(cast(Any, flow), "back.gone", project.switch_id, "1", threading.Event()).markers(client)
+        switch("3-b", "4-d", "stays", "gone")
+        assert live_project(client, project, ["stays", "gone"]).generations == {"stays": "4-d", "gone": "4-d"}
 
 
 # Code
@@ -206,9 +246,34 @@ def test_ids_of_expressions_and_options_of_sources_are_no_edit() -> None:
     assert normalised(one) != normalised(other.replace("[a#77L, b#81]", "[b#81, a#77L]"))
 
 
-def shape(plan: str, *state: str, mode: str = "append", code: str | None = None, to: str = "out") -> Shape:
+def test_only_the_watermark_is_edited_though_its_delay_is_at_each_use() -> None:
+    one, other = (
+        f"Project [total#1]\nAggregate [window(at#2-T{delay}000ms, 10000000)], [sum(amount#3) AS total#1]\n"
+        f"EventTimeWatermark at#2: timestamp, {delay} seconds\nRelation [at#2, amount#3]"
+        for delay in (5, 30)
+    )
+    before, after = (
+        replace(shape(normalised(plan), "aggregate"), watermarks=(normalised(plan.splitlines()[2]),)) for plan in (one, other)
+    )
+    (edit,) = compare_shapes({"sums": before}, {"sums": after})
+    assert (edit.reasons, edit.state) == (("watermark: 5 seconds to 30 seconds",), State.REBUILT)
+
+
+def test_an_edited_output_says_what_of_it() -> None:
+    before, after = shape(COUNTS), shape(COUNTS, key="total")
+    (edit,) = compare_shapes({"sums": before}, {"sums": after})
+    assert edit.reasons == ("output: topic out, changed key",)
+    assert edit.state is State.KEPT
+    late = replace(before, flow=replace(before.flow, late="late"), dead_letters=("bad",))
+    (edit,) = compare_shapes({"sums": before}, {"sums": late})
+    assert edit.reasons == ("dead letters: none to bad", "late records: none to late")
+
+
+def shape(
+    plan: str, *state: str, mode: str = "append", code: str | None = None, to: str = "out", key: str | None = None
+) -> Shape:
     place = Place("shop.py", 1)
-    sink = Sink(to, Json(), None, None, None, None, "lz4", None, (), place)
+    sink = Sink(to, Json(), key, None, None, None, "lz4", None, (), place)
     return Shape(Flow("sums", (), None, "", sink, mode, place), (), {"total": "double"}, plan, state, (), (), code)
 
 

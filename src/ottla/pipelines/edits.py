@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -39,6 +39,8 @@ _WATERMARK = re.compile(r"^EventTimeWatermark .*$", re.MULTILINE)
 _ACCIDENTAL = (
     (re.compile(r"@[0-9a-f]{4,}"), ""),
     (re.compile(r"(EventTimeWatermark) [0-9a-f-]{36},"), r"\1"),
+    # The delay of the watermark, after each use of its column.
+    (re.compile(r"(#\d+)-T\d+ms"), r"\1"),
     # What the pipeline itself counts changes no results. A user's own `observe` has the id of its DataFrame.
     (re.compile(r"^.*CollectMetrics ottla\..*\n", re.MULTILINE), ""),
     (re.compile(r"(CollectMetrics .*\]), \d+$", re.MULTILINE), r"\1"),
@@ -83,6 +85,8 @@ class Shape:
     expectations: tuple[Expectation, ...]
     code: str | None
     """The fingerprint of the Python code, if the plan calls any."""
+    dead_letters: tuple[str, ...] = ()
+    """The topics of records that do not parse."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +129,7 @@ def _shape(frames: Frames, flow: Flow, frame: DataFrame, code: Code) -> Shape:
         tuple(normalised(node.text) for node in streamed if node.name == "EventTimeWatermark"),
         tuple(each for view in frames.plan.computed_in(flow) for each in view.expectations),
         code.fingerprint_of(flow.name) if calls_python else None,
+        tuple(sorted({source.dead_letter for source in frames.sources(flow) if source.dead_letter is not None})),
     )
 
 
@@ -220,7 +225,11 @@ def _reasons(old: Shape, new: Shape) -> tuple[list[str], bool]:
     if old.expectations != new.expectations:
         output.append("expectations")
     if old.flow.to != new.flow.to:
-        output.append(f"output: {_target(old.flow.to)} to {_target(new.flow.to)}")
+        output.append(f"output: {_targets(old.flow.to, new.flow.to)}")
+    if old.dead_letters != new.dead_letters:
+        output.append(f"dead letters: {', '.join(old.dead_letters) or 'none'} to {', '.join(new.dead_letters) or 'none'}")
+    if old.flow.late != new.flow.late:
+        output.append(f"late records: {old.flow.late or 'none'} to {new.flow.late or 'none'}")
     return query + output, not query
 
 
@@ -258,7 +267,16 @@ def _columns(old: dict[str, str], new: dict[str, str]) -> Iterator[str]:
         yield "their order"
 
 
+def _targets(old: Target | None, new: Target | None) -> str:
+    if _target(old) != _target(new):
+        return f"{_target(old)} to {_target(new)}"
+    assert old is not None
+    # Names only: the options of a table may hold passwords.
+    changed = [each.name for each in fields(old) if each.compare and getattr(old, each.name) != getattr(new, each.name)]
+    return f"{_target(old)}, changed {', '.join(changed)}"
+
+
 def _target(target: Target | None) -> str:
     if isinstance(target, Sink):
-        return f"topic {target.topic}"
+        return f"topic {target.topic}" + (f" in cluster {target.cluster.name!r}" if target.cluster is not None else "")
     return f"{target.format} {target.path}" if isinstance(target, Table) else "nothing"

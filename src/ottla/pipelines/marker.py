@@ -62,6 +62,11 @@ def number_of(version: str) -> int:
     return int(number) if number.isdecimal() else 0
 
 
+def is_replaced(version: str, marker: Marker) -> bool:
+    """Whether this marker says that another version is live. A flow that an upgrade removed keeps the marker of an older one."""
+    return marker.version != version and number_of(marker.version) >= number_of(version)
+
+
 def live(markers: Iterable[Marker], query_id: str | None = None) -> Marker | None:
     """The marker of the live version. A group may also hold older ones, of topics that the flow no longer reads. Of those of one
     version that of this query is the newest: a new checkpoint counts batches from 0 again."""

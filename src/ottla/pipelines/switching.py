@@ -22,7 +22,7 @@ from ottla.client.transactions import (
 from ottla.errors import ErrorCode, KafkaError
 from ottla.pipelines.checkpoint import PartitionOffsets
 from ottla.pipelines.failure import PipelineError
-from ottla.pipelines.marker import FIRST, Hold, Marker, live, marker_in, not_begun, number_of
+from ottla.pipelines.marker import FIRST, Hold, Marker, is_replaced, live, marker_in, not_begun, number_of
 from ottla.pipelines.project import Project
 from ottla.types import ProducerIdAndEpoch, TopicPartition
 
@@ -126,7 +126,7 @@ class Switch:
         raise AssertionError("unreachable")
 
     def _checked(self, flow: str, found: Progress) -> Progress:
-        if found.marker is not None and found.marker.version != self.project.version:
+        if found.marker is not None and is_replaced(self.project.version, found.marker):
             raise PipelineError(
                 f"flow {flow!r}: version {number_of(found.marker.version)} went live meanwhile", hint="run the upgrade again"
             )

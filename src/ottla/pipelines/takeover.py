@@ -17,7 +17,7 @@ from ottla.client.transactions import init_producer_id
 from ottla.errors import KafkaError
 from ottla.pipelines.definitions import Flow
 from ottla.pipelines.failure import Superseded
-from ottla.pipelines.marker import Marker, live, marker_in, number_of
+from ottla.pipelines.marker import Marker, is_replaced, live, marker_in, number_of
 
 logger = logging.getLogger("ottla.pipelines")
 
@@ -71,7 +71,7 @@ class Claim:
     def _look(self, client: Client) -> tuple[list[Marker], Marker | None]:
         found = markers_of(client, self.group_id)
         last = live(found)
-        if last is not None and last.version != self.version:
+        if last is not None and is_replaced(self.version, last):
             raise superseded(self.flow, self.version, last)
         return found, last
 
@@ -122,5 +122,5 @@ class VersionWatch:
     def _look(self, client: Client) -> None:
         for group_id, flow in self._flows.items():
             last = live(markers_of(client, group_id))
-            if last is not None and last.version != self._version and self.found is None:
+            if last is not None and is_replaced(self._version, last) and self.found is None:
                 self.found = flow.name, superseded(flow, self._version, last)

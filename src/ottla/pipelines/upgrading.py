@@ -245,13 +245,16 @@ class Upgrade:
         return rebuild
 
     def _with_last_batch(self, edit: FlowEdit, held: Progress) -> Progress:
-        """The progress of a held flow that writes a table: the table may have one batch more than Kafka's transaction."""
-        old, marker = edit.old, held.marker
+        """The progress of a held flow that writes a table: the table may have one batch more than Kafka's transaction. A flow
+        that comes back after an upgrade removed it has a checkpoint too."""
+        old, side, marker = (edit.old, self.old, held.marker) if edit.old is not None else (edit.new, self.new, held.marker)
         if old is None or not isinstance(old.to, Table):
             return held
         assert marker is not None
         assert held.producer is not None
         checkpoint = self._checkpoint(old.name)
+        if edit.old is None and marker.query_id not in (NOT_BEGUN, checkpoint.query_id()):
+            return held
         group_id, planned = self.project.group_id(old.name), checkpoint.last_batch()
         begun = (
             marker if marker.query_id != NOT_BEGUN else marker._replace(query_id=checkpoint.query_id() or NOT_BEGUN, batch_id=-1)
@@ -259,13 +262,13 @@ class Upgrade:
         last = tables.last_batch(self.spark, old, old.to, group_id, held.producer, begun, planned)
         if last <= begun.batch_id:
             return held
-        if any(source.dead_letter is not None for source in self._sources(self.old, old)):
+        if any(source.dead_letter is not None for source in self._sources(side, old)):
             raise PipelineError(
                 f"flow {old.name!r}: batch {last} is in the table, but its dead letters may not be written",
                 old.place,
                 hint="nothing was switched: run the live version once more with `run --once`, then upgrade",
             )
-        found = self._read(self.old, old, self.home, checkpoint.batch_offsets(last, {}).end)
+        found = self._read(side, old, self.home, checkpoint.batch_offsets(last, {}).end)
         ends = {where: CommittedOffset(offset) for where, offset in found.items()}
         return replace(held, offsets={**held.offsets, **ends}, marker=begun._replace(batch_id=last))
 

@@ -188,7 +188,7 @@ class Versions:
             if version is not None and version.number < number_of(name) and version.code.fingerprint() == mine:
                 raise PipelineError(
                     f"{code.main} is the code of version {version.number}, but version {number_of(name)} of the pipeline is live",
-                    hint=f"run the code in {self.folder(name)}, or switch with `ottla pipeline rollback`",
+                    hint=f"copy its files back from {self.folder(name)}, or make this code live with `ottla pipeline upgrade`",
                 )
         if kept is None:
             self.keep_running(name, code)

@@ -167,6 +167,9 @@ def _proceed(work: Upgrade, options: UpgradeOptions, why: str) -> None:
         project = work.switch(found, why)
         document["switched"] = True
         _tell(options, f"version {number + 1} of pipeline {pipeline} is live")
+        if why and not options.run:
+            folder = Versions(work.spark, project.storage).folder(project.version)
+            _tell(options, f"copy its files back from {folder} before you run them")
     if options.json_output:
         print_document(document)
     if options.run and not options.dry_run:
