@@ -8,6 +8,7 @@ import json
 from typing import Any
 from urllib.parse import quote
 
+import httpx
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
@@ -474,3 +475,49 @@ def test_who_waits_at_a_broker() -> None:
                 assert not console.get(f"/api/brokers/{number}/waiting?topic=quiet&partition=1")["requests"]
             finally:
                 consumer.close()
+
+
+MANY_DIGITS = "9" * 5000
+DEEP = "[" * 480 + "]" * 480
+HALF = r'"\ud800"'
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        (f"/api/topics?limit={MANY_DIGITS}", 400),
+        (f"/api/topics/TOPIC/records?partitions={MANY_DIGITS}", 400),
+        (f"/api/topics/TOPIC/records?from={MANY_DIGITS}", 400),
+        (f"/api/topics/TOPIC/records?from=-{MANY_DIGITS}", 400),
+        (f"/api/topics/TOPIC/histogram?from=@{MANY_DIGITS}", 400),
+        ("/api/brokers/424242/waiting", 404),
+    ],
+)
+def test_a_wrong_question_is_refused(console: RunningConsole, topic: str, path: str, status: int) -> None:
+    console.refused("GET", path.replace("TOPIC", topic), status)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("POST", "/api/topics", '{"topic": HALF}', 400),
+        ("PATCH", "/api/topics/TOPIC/configs", '{"set": {"retention.ms": HALF}}', 400),
+        ("PATCH", "/api/topics/TOPIC/configs", '{"set": DEEP}', 400),
+        ("POST", "/api/users", '{"user": HALF, "password": "x"}', 400),
+        ("POST", "/api/quotas", '{"entity": DEEP}', 400),
+        ("POST", "/api/acls", '{"acls": DEEP}', 400),
+        ("POST", "/api/topics", '{"topic": "x", "replication_factor": 20000}', 400),
+        ("POST", "/api/topics/TOPIC/delete-records", f'{{"before": "{MANY_DIGITS}"}}', 400),
+        ("POST", "/api/groups/nobody/offsets", f'{{"topics": ["TOPIC"], "to": "offset:{MANY_DIGITS}"}}', 400),
+        ("POST", "/api/groups/nobody/offsets", '{"topics": ["TOPIC"], "to": "shift:-+5"}', 400),
+        ("POST", "/api/groups/nobody/offsets", '{"to": "earliest"}', 404),
+        ("PATCH", "/api/brokers/424242/configs", '{"set": {"log.retention.ms": "1"}}', 404),
+        ("DELETE", "/api/users/nobody", "{}", 404),
+    ],
+)
+def test_a_wrong_change_is_refused(console: RunningConsole, topic: str, method: str, path: str, body: str, status: int) -> None:
+    content = body.replace("TOPIC", topic).replace("HALF", HALF).replace("DEEP", DEEP)
+    sent = {"content-type": "application/json"}
+    answer = httpx.request(method, console.url + path.replace("TOPIC", topic), content=content, headers=sent, timeout=60)
+    assert answer.status_code == status, answer.text
+    assert answer.json()["error"]["message"]

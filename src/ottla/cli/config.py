@@ -72,6 +72,7 @@ def _resource(connection: Connection, kind: str, name: str) -> ConfigResource | 
             raise Failure(
                 f"broker {name} does not exist",
                 f"the brokers are {', '.join(map(str, sorted(brokers)))}; {CLUSTER_WIDE} means all of them",
+                code="NOT_FOUND",
             )
         return ConfigResource(ResourceType.BROKER, name)
     if kind == "group":

@@ -119,7 +119,9 @@ def places_of(connection: Connection, wanted: Sequence[int] | None) -> list[Plac
     brokers = connection.metadata().brokers
     for number in wanted or ():
         if number not in brokers:
-            raise Failure(f"broker {number} does not exist", f"the brokers are {', '.join(map(str, sorted(brokers)))}")
+            raise Failure(
+                f"broker {number} does not exist", f"the brokers are {', '.join(map(str, sorted(brokers)))}", code="NOT_FOUND"
+            )
     found, problems = [], []
     for number in sorted(set(wanted) if wanted else brokers):
         entry = describe_settings(connection, "broker", str(number)).get("metrics.listener")

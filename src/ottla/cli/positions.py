@@ -11,6 +11,8 @@ from typing import Literal
 from ottla.cli.failure import EXIT_USAGE, Failure
 from ottla.filters.times import TIME_MS_MAX, duration_ms, iso_time_ms
 
+_DIGITS_MAX = 19
+"""Of an offset. `int` refuses thousands of digits."""
 TopicIndex = tuple[str, int]
 """A topic and a partition's number."""
 
@@ -22,13 +24,18 @@ class Position:
     """The offset, the number of records before the end, or the time in milliseconds since 1970."""
 
 
+def is_number(text: str) -> bool:
+    """Whether a text is a number that may be an offset."""
+    return text.isdecimal() and len(text) <= _DIGITS_MAX
+
+
 def parse_time_ms(text: str, now_ms: int) -> int | None:
     """A point in time: ISO 8601 (local time unless it has a zone), `@` and milliseconds, or a duration before now."""
     ago_ms = duration_ms(text)
     if ago_ms is not None:
         return now_ms - ago_ms
     if text.startswith("@"):
-        return int(text[1:]) if text[1:].isdecimal() and int(text[1:]) <= TIME_MS_MAX else None
+        return int(text[1:]) if is_number(text[1:]) and int(text[1:]) <= TIME_MS_MAX else None
     return iso_time_ms(text)
 
 
@@ -38,9 +45,9 @@ def parse_position(text: str, now_ms: int) -> Position:
         return Position("beginning")
     if word in ("end", "latest"):
         return Position("end")
-    if word.isdecimal():
+    if is_number(word):
         return Position("offset", int(word))
-    if word.startswith("-") and word[1:].isdecimal():
+    if word.startswith("-") and is_number(word[1:]):
         return Position("back", int(word[1:]))
     time_ms = parse_time_ms(word, now_ms)
     if time_ms is not None:

@@ -7,6 +7,7 @@ raises becomes an answer here, and a change becomes an entry of the audit.
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
@@ -57,6 +58,13 @@ PAGES: Final = frozenset(
 """The first words of the paths of pages."""
 
 
+class _Json(JSONResponse):
+    """Half of a surrogate pair, which JSON can escape and UTF-8 cannot hold, becomes a question mark."""
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
 def application(console: Console) -> Starlette:
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -67,7 +75,7 @@ def application(console: Console) -> Starlette:
     files = Files()
 
     async def openapi(_: Request) -> Response:
-        return JSONResponse(document)
+        return _Json(document)
 
     async def metrics(_: Request) -> Response:
         return PlainTextResponse(page_of_metrics(console), media_type=PROMETHEUS)
@@ -101,14 +109,12 @@ async def _healthy(_: Request) -> Response:
 
 
 async def _no_such_call(request: Request) -> Response:
-    return JSONResponse(
-        error_document(Failure(f"there is no {request.url.path}", "see /api/openapi.json", code="NOT_FOUND")), 404
-    )
+    return _Json(error_document(Failure(f"there is no {request.url.path}", "see /api/openapi.json", code="NOT_FOUND")), 404)
 
 
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return JSONResponse(error_document(Failure(f"{request.method} {request.url.path}: {error.detail}")), error.status_code)
+    return _Json(error_document(Failure(f"{request.method} {request.url.path}: {error.detail}")), error.status_code)
 
 
 # Endpoints
@@ -123,8 +129,8 @@ def _answering(console: Console, endpoint: Endpoint) -> Callable[[Request], Awai
             if failure is None:
                 logger.exception("%s %s failed", request.method, request.url.path)
                 failure = Failure(f"the console failed: {type(error).__name__}: {error}", "see its log", code="INTERNAL")
-                return JSONResponse(error_document(failure), 500)
-            return JSONResponse(error_document(failure), status_of(failure))
+                return _Json(error_document(failure), 500)
+            return _Json(error_document(failure), status_of(failure))
 
     return answer
 
@@ -162,4 +168,4 @@ def _check_rights(settings: ConsoleSettings, endpoint: Endpoint, session: Sessio
 
 
 def _response(endpoint: Endpoint, answer: Any) -> Response:
-    return answer if isinstance(answer, Response) else JSONResponse(answer, endpoint.status, {"Cache-Control": "no-store"})
+    return answer if isinstance(answer, Response) else _Json(answer, endpoint.status, {"Cache-Control": "no-store"})

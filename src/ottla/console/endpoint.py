@@ -17,6 +17,7 @@ from starlette.responses import Response
 from ottla.cli.connection import Connection
 from ottla.cli.console.settings import Role
 from ottla.cli.failure import EXIT_USAGE, Failure
+from ottla.cli.positions import is_number
 from ottla.console.guard import name_of
 from ottla.console.schema import Schema
 
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 BODY_BYTES_MAX = 8 << 20
+_DEPTH_MAX = 200
+"""Levels of a body. What walks through one recurses."""
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
 
 
@@ -89,7 +92,7 @@ class Call:
         word = self.word(name)
         if word is None:
             return default
-        if not word.isdecimal() or not low <= int(word) <= high:
+        if not is_number(word) or not low <= int(word) <= high:
             raise bad(f"{name}={word!r} is not a number from {low} to {high}")
         return int(word)
 
@@ -99,7 +102,7 @@ class Call:
 
     def numbers(self, name: str) -> list[int] | None:
         words = self.words(name)
-        if not all(word.isdecimal() for word in words):
+        if not all(map(is_number, words)):
             raise bad(f"{name} is not a list of numbers: {self.word(name)!r}")
         return [int(word) for word in words] or None
 
@@ -157,6 +160,8 @@ class Endpoint:
     body: Schema | None = None
     status: int = 200
     media_type: str = "application/json"
+    other_media_types: tuple[str, ...] = ()
+    """Those that a parameter chooses."""
     public: bool = False
     """Whether it needs no login."""
     audit: Callable[[Call], bool] = lambda call: True
@@ -195,7 +200,22 @@ async def read_body(request: Request) -> dict[str, Any]:
         raise bad(f"the body is not JSON: {error}") from None
     if not isinstance(document, dict):
         raise bad("the body is not a JSON object")
+    if data.count(b"{") + data.count(b"[") > _DEPTH_MAX and _nests_deeper(document, _DEPTH_MAX):
+        raise bad(f"the body nests deeper than {_DEPTH_MAX} levels", "send a value that does as a text")
+    if b"\\ud" in data.lower():
+        try:
+            json.dumps(document, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise bad("the body has half of a surrogate pair, which is no character", "send such a value as a text") from None
     return document
+
+
+def _nests_deeper(document: Any, depth: int) -> bool:
+    level = [document]
+    for _ in range(depth):
+        inner = [each.values() if isinstance(each, dict) else each for each in level]
+        level = [each for values in inner for each in values if isinstance(each, (dict, list))]
+    return bool(level)
 
 
 def _too_large() -> Failure:

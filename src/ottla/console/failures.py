@@ -12,11 +12,14 @@ from ottla.errors import KafkaError
 
 STATUS_OF_CODE: Final = {
     "BAD_REQUEST": 400,
+    "_INVALID_ARG": 400,
     "LOGIN_REQUIRED": 401,
     "FORBIDDEN": 403,
     "READ_ONLY": 403,
     "CROSS_SITE": 403,
     "NOT_FOUND": 404,
+    "RESOURCE_NOT_FOUND": 404,
+    "NO_OFFSETS": 404,
     "UNKNOWN_TOPIC_OR_PARTITION": 404,
     "_UNKNOWN_PARTITION": 404,
     "GROUP_ID_NOT_FOUND": 404,

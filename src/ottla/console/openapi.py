@@ -57,7 +57,9 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
         "responses": {
             str(endpoint.status): {
                 "description": endpoint.summary,
-                "content": {endpoint.media_type: {"schema": endpoint.answer}},
+                "content": {
+                    media_type: {"schema": endpoint.answer} for media_type in (endpoint.media_type, *endpoint.other_media_types)
+                },
             },
             "default": error,
         },

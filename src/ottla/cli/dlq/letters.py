@@ -15,17 +15,21 @@ from ottla.cli.formats import Headers, Incoming, to_json
 NAME_ENDINGS = (".dlq", "-dlq", "_dlq", ".dlt", "-dlt", "_dlt", ".dead-letter", ".dead-letters", ".deadletter")
 """How names of dead-letter topics end, in any case."""
 
+_DIGITS_MAX = 19
+"""Of an offset. `int` refuses thousands of digits."""
+
 
 def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
 def _decimal(data: bytes) -> int | None:
-    return int(data) if data.isdigit() else None
+    return int(data) if data.isdigit() and len(data) <= _DIGITS_MAX else None
 
 
 def _binary(data: bytes) -> int | None:
-    return int.from_bytes(data, "big", signed=True) if len(data) in (4, 8) else None
+    found = int.from_bytes(data, "big", signed=True) if len(data) in (4, 8) else -1
+    return found if found >= 0 else None
 
 
 @dataclass(frozen=True, slots=True)

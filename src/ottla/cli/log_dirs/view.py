@@ -90,7 +90,7 @@ class LogDirs:
     def require_broker(self, broker: int) -> None:
         if broker not in self.view.brokers:
             known = ", ".join(map(str, sorted(self.view.brokers)))
-            raise Failure(f"broker {broker} does not exist", f"the brokers are {known}")
+            raise Failure(f"broker {broker} does not exist", f"the brokers are {known}", code="NOT_FOUND")
 
     def of(self, broker: int, topics: Collection[str] | None = None) -> list[Directory]:
         """The directories of a broker, with the replicas of these topics or of all."""

@@ -10,7 +10,7 @@ from ottla.cli.console.settings import Role
 from ottla.cli.failure import Failure, did_you_mean
 from ottla.cli.group.plan import parse_duration_ms
 from ottla.cli.group.reset import Target, reset_steps
-from ottla.cli.positions import parse_time_ms
+from ottla.cli.positions import is_number, parse_time_ms
 from ottla.cli.scope import parse_scope, scoped_partitions
 from ottla.console.api.progress import MEMBERSHIP, READER_FIELDS, progress_document, reader_document
 from ottla.console.console import Console
@@ -241,9 +241,9 @@ def _target(connection: Connection, word: str) -> Target:
     now_ms = int(time.time() * 1000)
     if word in ("earliest", "latest", "current"):
         return Target(word)  # type: ignore[arg-type]
-    if kind == "offset" and value.isdecimal():
+    if kind == "offset" and is_number(value):
         return Target("offset", int(value))
-    if kind == "shift" and value.lstrip("+-").isdecimal():
+    if kind == "shift" and is_number(value[1:] if value[:1] in ("+", "-") else value):
         return Target("shift", int(value))
     if kind == "ago":
         return Target("time", max(now_ms - parse_duration_ms(value), 0))

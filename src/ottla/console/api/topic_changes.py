@@ -31,9 +31,9 @@ def _create(
     from confluent_kafka.admin import NewTopic
 
     settings = {str(key): str(value) for key, value in configs.items() if value is not None}
-    for what, count in (("partitions", partitions), ("replication_factor", replicas)):
-        if count is not None and not 0 < count <= 100_000:
-            raise bad(f"{what} is {count}, not a number from 1 to 100000")
+    for what, count, most in (("partitions", partitions, 100_000), ("replication_factor", replicas, 10_000)):
+        if count is not None and not 0 < count <= most:
+            raise bad(f"{what} is {count}, not a number from 1 to {most}")
     check_not_internal([name])
     connection.metadata()
     new = NewTopic(name, num_partitions=partitions or -1, replication_factor=replicas or -1, config=settings)

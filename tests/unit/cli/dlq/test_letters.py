@@ -61,6 +61,9 @@ def test_a_letter_of_spring() -> None:
 def test_headers_that_are_damaged_or_missing() -> None:
     assert origin(("ottla.topic", b"orders"), ("ottla.partition", b"-x"), ("ottla.offset", None))[0] == "orders"
     assert origin(("ottla.topic", b"or\xffders"), ("ottla.reason", b"\xff"))[:3] == ("or\ufffdders", None, "\ufffd")
+    assert origin(("ottla.topic", b"orders"), ("ottla.partition", b"9" * 5000), ("ottla.offset", b"9" * 5000))[0] == "orders"
+    negative = (-1).to_bytes(4, "big", signed=True)
+    assert origin(("kafka_dlt-original-topic", b"orders"), ("kafka_dlt-original-partition", negative))[0] == "orders"
     assert origin(("anything", b"1")) == (None, None, None, [("anything", b"1")])
 
 
