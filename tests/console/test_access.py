@@ -77,6 +77,35 @@ def test_every_change_needs_a_role(guarded: RunningConsole) -> None:
                 assert guarded.refused(method.upper(), filled, 403, **bearer(VIEWER))["code"] == "FORBIDDEN", path
 
 
+def test_topics_that_are_state_take_an_admin(guarded: RunningConsole, topic: str, ottla: Ottla) -> None:
+    """A record of `__ottla_pipelines` stops a pipeline, one of `_schemas` deletes a schema: an editor writes none."""
+    box = f"{topic}.dlq"
+    ottla.ok("topic", "create", box)
+    letter = {"value": "x", "headers": {"ottla.topic": "__ottla_audit", "ottla.partition": "0", "ottla.offset": "0"}}
+    guarded.post(f"/api/topics/{box}/records", letter, **bearer(EDITOR))
+    place = {"partition": 0, "offset": 0}
+    for name in ("__ottla_audit", "__ottla_pipelines", "_schemas"):
+        for path, body in (
+            (f"/api/topics/{name}/records", {"value": "x"}),
+            (f"/api/topics/{box}/copy", {"to": name, "records": [place]}),
+            (f"/api/dead-letters/{box}/replay", {"to": name}),
+            (f"/api/dead-letters/{box}/edit", {"to": name, **place}),
+        ):
+            assert guarded.refused("POST", path, 403, body, **bearer(EDITOR))["code"] == "FORBIDDEN"
+    # Nor by a letter that says it came from there.
+    assert guarded.refused("POST", f"/api/dead-letters/{box}/edit", 403, place, **bearer(EDITOR))["code"] == "FORBIDDEN"
+    assert guarded.post(f"/api/dead-letters/{box}/replay", {}, **bearer(EDITOR))["stuck"] == {"__ottla_audit": 1}
+    assert guarded.post(f"/api/dead-letters/{box}/replay", {}, **bearer(ADMIN))["to"] == {"__ottla_audit": 1}
+    # The audit is read by admins.
+    log = "/api/topics/__ottla_audit/records"
+    for path in (log, f"{log}/0/0", f"/api/records?topics={topic},__ottla_audit", "/api/trace?topics=__ottla_audit&search=x",
+                 "/api/dead-letters/__ottla_audit"):  # fmt: skip
+        assert guarded.refused("GET", path, 403, **bearer(EDITOR))["code"] == "FORBIDDEN", path
+    copied = {"to": topic, "records": [place]}
+    assert guarded.refused("POST", "/api/topics/__ottla_audit/copy", 403, copied, **bearer(EDITOR))["code"] == "FORBIDDEN"
+    assert guarded.get(f"{log}/0/0", **bearer(ADMIN))["value"]["format"] == "json"
+
+
 def test_a_session_by_cookie(guarded: RunningConsole, topic: str) -> None:
     with httpx.Client(base_url=guarded.url, timeout=60) as browser:
         assert browser.post("/api/login", json={"token": "wrong-token-0123456789"}).status_code == 401
@@ -119,8 +148,39 @@ def test_a_hidden_field_is_nowhere(guarded: RunningConsole, topic: str) -> None:
         assert guarded.records(f"{path}?search=4711")[0] == []
         assert guarded.records(f"{path}?where=value.card.startswith('4')")[0] == []
         assert len(guarded.records(f"{path}?search=Ada")[0]) == 1
+        box = f"{topic}.dlq"
+        guarded.post("/api/topics", {"topic": box, "partitions": 1})
+        letter = {"value": value, "headers": {"ottla.topic": topic, "ottla.partition": "0", "ottla.offset": "0"}}
+        guarded.post(f"/api/topics/{box}/records", letter)
+        for chosen, count in (("value.card == '4711-0815'", 0), ("value.card == '***'", 1)):
+            assert guarded.post(f"/api/dead-letters/{box}/replay", {"where": chosen})["to"] == ({topic: 1} if count else {})
     finally:
         guarded.headers = {}
+
+
+def test_what_is_hidden_in_a_topic_stays_there(subject: Subject, topic: str, ottla: Ottla) -> None:
+    """A key cannot be guessed, and no copy shows what is hidden."""
+    open_ = f"open-{topic}"
+    box = f"{topic}.dlq"
+    for name in (open_, box):
+        ottla.ok("topic", "create", name)
+    with running_console(subject.bootstrap_servers, "--mask", f"{topic}*:key", "--mask", "*:headers.token") as console:
+        for name in (topic, box, open_):
+            console.post(f"/api/topics/{name}/records", {"key": "4711", "value": "x", "partition": 0})
+        path = f"/api/topics/{topic}/records?all_partitions=1"
+        assert [len(console.records(f"{path}{more}")[0]) for more in ("", "&key=4711", "&key=4712")] == [1, 0, 0]
+        assert console.request("GET", f"/api/topics/{topic}/export?key=4711&all_partitions=1").text == ""
+        assert len(console.records(f"/api/topics/{open_}/records?key=4711")[0]) == 1
+        place = {"partition": 0, "offset": 0}
+        for path, body in (
+            (f"/api/topics/{topic}/copy", {"to": open_, "records": [place]}),
+            (f"/api/dead-letters/{box}/replay", {"to": open_}),
+            (f"/api/dead-letters/{box}/edit", {"to": open_, "value": "y", **place}),
+        ):
+            assert console.refused("POST", path, 403, body)["code"] == "FORBIDDEN"
+        # Where as much is hidden it may go.
+        console.post(f"/api/topics/{topic}/copy", {"to": box, "records": [place]})
+        console.post(f"/api/topics/{open_}/copy", {"to": topic, "records": [place]})
 
 
 def test_read_only(subject: Subject, topic: str) -> None:

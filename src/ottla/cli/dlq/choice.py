@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from ottla.cli.connection import Connection
 from ottla.cli.consume import Bounds, incoming
 from ottla.cli.dlq.letters import Letter, read_letter
 from ottla.cli.dlq.progress import Progress
+from ottla.cli.formats import Incoming
 from ottla.cli.positions import TopicIndex
 from ottla.cli.reading import Reader
 from ottla.cli.selection import Selection
@@ -25,8 +26,12 @@ class Choice:
     """Of --where and --grep. Sees all headers."""
     places: frozenset[tuple[int, int]] | None = None
     """Only these, by partition and offset."""
+    visible: Callable[[Incoming], Incoming] | None = None
+    """Leaves of a letter's record what may be looked at. None: all of it may."""
 
     def takes(self, letter: Letter) -> bool:
+        if self.visible is not None and (seen := self.visible(letter.record)) is not letter.record:
+            letter = read_letter(seen)
         return (
             (self.reason is None or self.reason.lower() in (letter.reason or "").lower())
             and (self.flow is None or self.flow == letter.flow)

@@ -22,6 +22,7 @@ from ottla.console.jobs import JOB, RUNNING, Job
 from ottla.console.live import View, changed_fields
 from ottla.console.records.documents import RECORD, Showing
 from ottla.console.records.plan import select_for
+from ottla.console.rights import check_copy, check_read, check_write, may_write
 from ottla.console.schema import (
     ANYTHING,
     BOOLEAN,
@@ -60,8 +61,13 @@ async def list_dead_letters(console: Console, call: Call) -> Answer:
 
 
 async def get_dead_letters(console: Console, call: Call) -> Answer:
+    check_read(console, call, call.path("topic"))
     choice = Choice(
-        call.word("reason"), call.word("flow"), call.word("source"), select_for(call.word("where"), call.word("search"))
+        call.word("reason"),
+        call.word("flow"),
+        call.word("source"),
+        select_for(call.word("where"), call.word("search")),
+        visible=console.masks.masked,
     )
     limit = call.number("limit", 50, high=1000)
     showing = showing_of(console, call)
@@ -77,8 +83,7 @@ def _letters(connection: Connection, topic: str, choice: Choice, limit: int, rep
     complete = True
     for letters in box.letters():
         for letter in letters:
-            # What is hidden must not be found either.
-            if not choice.takes(read_letter(showing.masks.masked(letter.record))) or (box.done(letter) and not replayed):
+            if not choice.takes(letter) or (box.done(letter) and not replayed):
                 continue
             key = (letter.reason, letter.flow, letter.source_topic)
             groups.setdefault(key, Reasons(*key)).add(letter)
@@ -118,15 +123,22 @@ def _newest(letters: list[Any], limit: int) -> list[Any]:
 # Replaying
 
 
-def _target(connection: Connection, topic: str, to: str | None) -> Target:
-    known = connection.metadata().topics
+def _check_replay(console: Console, call: Call, topic: str, to: str | None) -> None:
+    check_read(console, call, topic)
+    if to is not None:
+        check_write(call, to)
+        check_copy(console, topic, to)
+
+
+def _target(call: Call, topic: str, to: str | None) -> Target:
+    known = call.connection.metadata().topics
     for name in (topic, to):
         if name is not None and name not in known:
             raise unknown_topic(name, known)
-    return Target({name: len(each.partitions) for name, each in known.items()}, to)
+    return Target({name: len(each.partitions) for name, each in known.items() if may_write(call, name)}, to)
 
 
-def _choice(call: Call) -> Choice:
+def _choice(console: Console, call: Call) -> Choice:
     places = call.field("letters", list)
     return Choice(
         call.field("reason", str),
@@ -134,6 +146,7 @@ def _choice(call: Call) -> Choice:
         call.field("source", str),
         select_for(call.field("where", str), call.field("search", str)),
         None if places is None else frozenset(place_of(each) for each in places),
+        console.masks.masked,
     )
 
 
@@ -145,8 +158,9 @@ async def replay_dead_letters(console: Console, call: Call) -> Answer:
     topic, to, limit = call.path("topic"), call.field("to", str), call.field("limit", int)
     if limit is not None and limit < 1:
         raise bad("limit is below 1")
-    choice = _choice(call)
-    target = await call.blocking(_target, call.connection, topic, to)
+    _check_replay(console, call, topic, to)
+    choice = _choice(console, call)
+    target = await call.blocking(_target, call, topic, to)
     if not executes(call):
 
         def preview() -> dict[str, Any]:
@@ -184,17 +198,18 @@ async def edit_dead_letter(console: Console, call: Call) -> Answer:
     topic = call.path("topic")
     partition, offset = place_of(call.body)
     to = call.field("to", str)
+    _check_replay(console, call, topic, to)
     fields = {name: value for name, value in call.body.items() if name not in ("partition", "offset", "to")}
-    return await call.blocking(_edit, call.connection, topic, partition, offset, fields, to)
+    return await call.blocking(_edit, call, topic, partition, offset, fields, to)
 
 
-def _edit(
-    connection: Connection, topic: str, partition: int, offset: int, fields: Mapping[str, Any], to: str | None
-) -> dict[str, Any]:
+def _edit(call: Call, topic: str, partition: int, offset: int, fields: Mapping[str, Any], to: str | None) -> dict[str, Any]:
+    connection = call.connection
     letter = read_letter(one_record(connection, topic, partition, offset))
     goal = to or letter.own_topic
     if goal is None:
         raise bad("the letter does not say where it came from, or came from another cluster", "name a topic with to")
+    check_write(call, goal)
     connection.topic(goal)
     if goal == topic:
         raise bad("a letter cannot be replayed to its own topic")

@@ -28,12 +28,14 @@ from ottla.console.records.plan import FORMAT_PARAMS, PARAMS, SELECTION_PARAMS, 
 from ottla.console.records.search import Search
 from ottla.console.records.stream import Outlet
 from ottla.console.records.tail import tail
+from ottla.console.rights import check_copy, check_read, check_write
 from ottla.console.schema import ANYTHING, BOOLEAN, INTEGER, OBJECT, STRING, document, listed, maybe, one_of, request
 from ottla.console.sse import Event, event_stream
 from ottla.records.record import records_in
 from ottla.types import TopicPartition
 
 _STREAM = "text/event-stream"
+_FILE_TYPES = tuple(media_type for media_type, _ in WRITERS.values())
 _COPIED_MAX = 10_000
 
 
@@ -69,6 +71,7 @@ async def get_records_of_topics(console: Console, call: Call) -> Answer:
 
 
 def _records(console: Console, call: Call, topics: Sequence[str]) -> Answer:
+    check_read(console, call, *topics)
     plan = Plan.of(call, topics)
     showing = showing_of(console, call)
     connection = call.connection
@@ -84,6 +87,7 @@ def _records(console: Console, call: Call, topics: Sequence[str]) -> Answer:
 
 
 async def get_record(console: Console, call: Call) -> Answer:
+    check_read(console, call, call.path("topic"))
     showing = showing_of(console, call, whole=True)
     partition, offset = call.path_number("partition"), call.path_number("offset")
 
@@ -166,6 +170,7 @@ async def export_records(console: Console, call: Call) -> Answer:
     if not console.settings.export:
         raise Failure("export is switched off", "the console was started with --no-export", code="FORBIDDEN")
     name = call.path("topic")
+    check_read(console, call, name)
     form = call.choice("format", tuple(WRITERS))
     media_type, make = WRITERS[form]
     plan = Plan.of(call, [name])
@@ -202,6 +207,7 @@ async def export_records(console: Console, call: Call) -> Answer:
 
 
 async def produce_records(console: Console, call: Call) -> Answer:
+    check_write(call, call.path("topic"))
     documents = call.field("records", list)
     if documents is None:
         documents = [{name: value for name, value in call.body.items() if name != "records"}]
@@ -227,9 +233,12 @@ async def copy_records(console: Console, call: Call) -> Answer:
     places = call.needed("records", list)
     if not 0 < len(places) <= _COPIED_MAX:
         raise bad(f"records has {len(places)} places, not 1 to {_COPIED_MAX}")
-    to = call.needed("to", str)
+    topic, to = call.path("topic"), call.needed("to", str)
+    check_read(console, call, topic)
+    check_write(call, to)
+    check_copy(console, topic, to)
     chosen = [place_of(each) for each in places]
-    copies = await call.blocking(_copies, call.connection, call.path("topic"), chosen, call.field("partition", int))
+    copies = await call.blocking(_copies, call.connection, topic, chosen, call.field("partition", int))
     found = await call.blocking(console.writers.write, call.connection, to, copies)
     return {"records": found}
 
@@ -317,7 +326,8 @@ ENDPOINTS = (
             *FORMAT_PARAMS,
             Param("limit", "At most so many", INTEGER),
         ),
-        media_type="application/octet-stream",
+        media_type=_FILE_TYPES[0],
+        other_media_types=_FILE_TYPES[1:],
     ),
     Endpoint(
         "GET",

@@ -14,6 +14,7 @@ from ottla.console.records.choosing import reading_of, takes_seen
 from ottla.console.records.plan import PARAMS, Plan, select_for
 from ottla.console.records.search import progress_of
 from ottla.console.records.stream import Outlet
+from ottla.console.rights import check_read
 from ottla.console.schema import OBJECT, STRING
 from ottla.console.sse import event_stream
 
@@ -28,6 +29,7 @@ async def trace(console: Console, call: Call) -> Answer:
         topics += [topic for topic in topics_of(document["plan"]) if topic not in topics]
     if not topics:
         raise bad("topics= or pipeline= is missing")
+    check_read(console, call, *topics)
     header = call.word("header")
     plan = Plan.of(call, topics)
     if header is not None:

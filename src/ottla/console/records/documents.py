@@ -44,6 +44,8 @@ class Seen:
     record: Incoming
     masked: bool
     """Whether something is hidden."""
+    key_masked: bool
+    """Whether it is something of the key."""
     key: Reading | None = None
     value: Reading | None = None
 
@@ -86,7 +88,7 @@ class Showing:
         read = _with_texts(record, key, value)
         unions = [part for part, reading in (("key", key), ("value", value)) if _is_avro(reading)]
         masked = self.masks.masked(read, unions)
-        return Seen(masked, masked is not read, key, value)
+        return Seen(masked, masked is not read, masked.key != read.key, key, value)
 
     def _reading(self, record: Incoming, part: str) -> Reading | None:
         """None if the part names no schema, or is asked for in another format."""

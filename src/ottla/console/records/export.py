@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 from ottla.cli.failure import Failure
 from ottla.cli.find.scan import Scan
 from ottla.cli.formats import Format, Headers, Incoming, Writing, time_text
+from ottla.console.records.choosing import takes_masked
 from ottla.console.records.documents import Showing
 from ottla.console.records.plan import Plan
 from ottla.console.records.stream import Outlet
@@ -194,7 +195,7 @@ def export(scan: Scan, plan: Plan, showing: Showing, writer: Writer, limit: int 
     with scan:
         for record in scan:
             seen = showing.seen(record)
-            if seen.masked and not plan.selection.takes(seen.record):
+            if seen.masked and not takes_masked(plan.selection, seen):
                 continue
             waiting += writer.add(seen.record)
             count += 1

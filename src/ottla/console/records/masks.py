@@ -49,6 +49,10 @@ class Masks:
     def of(self, topic: str) -> list[Mask]:
         return [mask for mask in self._masks if mask.applies_to(topic)]
 
+    def hide_in(self, topic: str, other: str) -> bool:
+        """Whether all that is hidden in a topic is hidden in the other too."""
+        return all(mask.applies_to(other) for mask in self.of(topic))
+
     def masked(self, record: Incoming, unions: Collection[str] = ()) -> Incoming:
         """The record without what is hidden; itself if nothing is.
 
