@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hmac
 import secrets
 import time
@@ -50,7 +51,7 @@ class Access:
         self._cluster = cluster
         self._clock = clock
         self._sessions: dict[str, Session] = {}
-        self._failures: dict[str, deque[float]] = {}
+        self._attempts: dict[str, deque[float]] = {}
         self._nobody = Session(None, Role.ADMIN, cluster)
 
     @property
@@ -88,19 +89,25 @@ class Access:
 
     async def log_in(self, address: str, fields: Mapping[str, object]) -> tuple[str, Session]:
         """The cookie and the session. A Failure if the login is refused."""
-        self._check_rate(address)
+        # Counted before the cluster is asked: attempts at the same time count too.
+        attempts, now_s = self._attempts_from(address), self._clock()
+        attempts.append(now_s)
         token, user, password = (str(fields.get(name) or "") for name in ("token", "user", "password"))
         if token and self._settings.tokens:
             role = self._role_of(token)
             session = None if role is None else Session(f"token:{role.word}", role, self._cluster)
         elif user and password and self._settings.scram_login:
-            session = await asyncio.to_thread(self._as_user, user, password)
+            try:
+                session = await asyncio.to_thread(self._as_user, user, password)
+            except Exception:
+                with contextlib.suppress(ValueError):
+                    attempts.remove(now_s)  # the cluster is away: nothing was guessed
+                raise
         else:
             session = None
         if session is None:
-            self._failures.setdefault(address, deque(maxlen=LOGIN_TRIES)).append(self._clock())
             raise Failure("the login is refused", "check the token, or the user and the password", code="LOGIN_REQUIRED")
-        self._failures.pop(address, None)
+        self._attempts.pop(address, None)
         cookie = secrets.token_urlsafe(32)
         session.csrf, session.seen_s = secrets.token_urlsafe(32), self._clock()
         for old in [each for each, known in self._sessions.items() if session.seen_s - known.seen_s > SESSION_S]:
@@ -124,13 +131,15 @@ class Access:
         if session is not None and session.cluster is not self._cluster:
             session.cluster.close()
 
-    def _check_rate(self, address: str) -> None:
+    def _attempts_from(self, address: str) -> deque[float]:
+        """Times of the logins from an address that failed lately or are under way. Failure if there are too many."""
         now_s = self._clock()
-        for known in [each for each, times in self._failures.items() if now_s - times[-1] > LOGIN_WINDOW_S]:
-            del self._failures[known]
-        times = self._failures.get(address, ())
+        for known in [each for each, times in self._attempts.items() if not times or now_s - times[-1] > LOGIN_WINDOW_S]:
+            del self._attempts[known]
+        times = self._attempts.setdefault(address, deque(maxlen=LOGIN_TRIES))
         if sum(now_s - each <= LOGIN_WINDOW_S for each in times) >= LOGIN_TRIES:
             raise Failure("too many failed logins", f"try again in {LOGIN_WINDOW_S:.0f} s", code="TOO_MANY")
+        return times
 
     def _role_of(self, token: str) -> Role | None:
         found = None

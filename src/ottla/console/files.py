@@ -39,16 +39,16 @@ class _File:
 class Files:
     def __init__(self, folder: Path = STATIC) -> None:
         self._folder = folder.resolve()
-        self._kept: dict[tuple[str, str], _File] = {}
+        self._kept: dict[tuple[Path, str], _File] = {}
 
     async def answer(self, request: Request, name: str, status: int = 200) -> Response:
-        path = (self._folder / name).resolve()
-        if not path.is_relative_to(self._folder) or not path.is_file():
+        path = _within(self._folder, name)
+        if path is None:
             return PlainTextResponse(f"there is no {name}\n", 404)
         encoding = _encoding_of(request.headers.get("accept-encoding", ""))
-        file = self._kept.get((name, encoding))
+        file = self._kept.get((path, encoding))
         if file is None:
-            file = self._kept[name, encoding] = await asyncio.to_thread(_read, path, encoding)
+            file = self._kept[path, encoding] = await asyncio.to_thread(_read, path, encoding)
         # no-cache: a browser asks each time whether the file is still the same.
         headers = {"Cache-Control": "no-cache", "ETag": file.etag, "Vary": "Accept-Encoding"}
         if file.etag in (each.strip() for each in request.headers.get("if-none-match", "").split(",")):
@@ -56,6 +56,15 @@ class Files:
         if encoding:
             headers["Content-Encoding"] = encoding
         return Response(file.body, status, headers, media_type=file.media_type)
+
+
+def _within(folder: Path, name: str) -> Path | None:
+    """The file of this name in the folder; None if there is none."""
+    try:
+        path = (folder / name).resolve()
+        return path if path.is_relative_to(folder) and path.is_file() else None
+    except (OSError, ValueError):
+        return None  # longer than names can be, or with a null byte
 
 
 def _encoding_of(accepted: str) -> str:

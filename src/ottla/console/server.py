@@ -12,7 +12,9 @@ import ssl
 from collections.abc import Iterator
 from typing import Final
 
+import h11
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ottla.cli.console.settings import ConsoleSettings
 from ottla.cli.failure import Failure
@@ -25,6 +27,8 @@ logger = logging.getLogger("ottla.console")
 BACKLOG: Final = 256
 _CONNECTIONS_MAX: Final = 1000
 _LEAVE_S: Final = 1
+REQUEST_S: Final = 30.0
+"""For a request to come whole."""
 
 
 def serve(settings: ConsoleSettings, owner: int | None = None) -> None:
@@ -45,7 +49,7 @@ def serve(settings: ConsoleSettings, owner: int | None = None) -> None:
         ssl_keyfile=settings.tls_key,
         ssl_version=ssl.PROTOCOL_TLS_SERVER,
         ws="none",
-        http="h11",
+        http=_Connection,
     )
     for noisy in ("uvicorn", "uvicorn.error"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
@@ -93,6 +97,32 @@ async def _until_told(server: uvicorn.Server, listening: socket.socket, owner: i
 
         loop.add_reader(owner, on_readable)
     await server.serve([listening])
+
+
+class _Connection(H11Protocol):
+    """Is closed if a request has not come whole in `REQUEST_S`: clients that send nothing must not keep others out."""
+
+    _late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._late = self.loop.call_later(REQUEST_S, transport.abort)
+
+    def handle_events(self) -> None:
+        super().handle_events()
+        if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
+            self._not_late()
+        elif self._late is None:
+            self._late = self.loop.call_later(REQUEST_S, self.transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._not_late()
+        super().connection_lost(exc)
+
+    def _not_late(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
 
 
 class _Server(uvicorn.Server):

@@ -63,3 +63,14 @@ def test_a_browser_that_has_the_file_gets_no_body(files: Files) -> None:
 @pytest.mark.parametrize("name", ["../outside.js", "b.js", "", "."])
 def test_only_files_of_the_folder_are_served(files: Files, name: str) -> None:
     assert get(files, name).status_code == 404
+
+
+def test_a_file_is_kept_once_by_whatever_name(files: Files) -> None:
+    for name in ("a.js", "./a.js", "x/../a.js", "././a.js"):
+        assert get(files, name).status_code == 200
+    assert len(files._kept) == 1
+
+
+@pytest.mark.parametrize("name", ["nothing.js", "", "../outside.js", "a\0.js", "a" * 5000])
+def test_names_of_no_file(files: Files, name: str) -> None:
+    assert get(files, name).status_code == 404
