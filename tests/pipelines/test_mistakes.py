@@ -6,7 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from ottla.pipelines import PipelineError
 from ottla.pipelines.ddl import mistake_in
+from ottla.pipelines.graph import plan
+from ottla.pipelines.loading import load
+from ottla.pipelines.project import read
 from tests.pipelines.test_pipeline_cli import ottla
 
 HEAD = """from ottla import pipelines as p
@@ -92,3 +96,56 @@ def test_what_may_follow_a_type(ddl: str) -> None:
 @pytest.mark.parametrize("ddl", ["a array<int> b int", "a decimal(10, 2) b int", "a struct<x int y int>", "a int b int, c int"])
 def test_a_missing_comma(ddl: str) -> None:
     assert "a comma is missing before" in (mistake_in(ddl) or "")
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "hint"),
+    [
+        (
+            FLOW.replace("@p.flow(sales,", '@p.flow(sales, p.source("rates", p.string()),').replace(
+                "(sales):", "(rates, sales):"
+            ),
+            "flow 'totals' takes its inputs in another order than its function has parameters",
+            "inputs are given by position: write def totals(sales, rates)",
+        ),
+        (SQL.replace('"SELECT * FROM sales"', "None"), "flow 'totals' has no query", 'write query="SELECT …"'),
+        (
+            SQL.replace('"totals")', '"totals", key=["a", "b"])', 1),
+            "key=['a', 'b'] is not the name of a column",
+            "make one column",
+        ),
+        (SQL.replace('"totals")', '"totals", timestamp=5)', 1), "timestamp=5 is not the name of a column", None),
+        (
+            SQL.replace('"totals")', '"totals", partitions=3)', 1)
+            + SQL.replace('"totals")', '"totals", partitions=6)', 1).replace('name="totals"', 'name="more"'),
+            "flow 'more' declares topic 'totals' with partitions 6, flow 'totals' with 3 (",
+            None,
+        ),
+        (
+            SQL.replace('"totals")', '"totals", config={"retention.ms": 1})', 1)
+            + SQL.replace('"totals")', '"totals", config={"retention.ms": 2})', 1).replace('name="totals"', 'name="more"'),
+            "flow 'more' declares topic 'totals' with retention.ms 2, flow 'totals' with 1 (",
+            None,
+        ),
+    ],
+    ids=["order", "query", "key", "timestamp", "partitions", "config"],
+)
+def test_a_mistake_in_a_declaration(tmp_path: Path, text: str, said: str, hint: str | None) -> None:
+    file = tmp_path / "sales.py"
+    file.write_text(HEAD + text)
+    with pytest.raises(PipelineError) as failed:
+        plan(load(file))
+    assert str(failed.value).partition(": ")[2].startswith(said)
+    assert (failed.value.hint or "").startswith(hint or "")
+    assert (failed.value.hint is None) == (hint is None)
+
+
+def test_a_directory_is_no_pipeline(tmp_path: Path) -> None:
+    with pytest.raises(PipelineError, match="is a directory"):
+        read(tmp_path)
+
+
+def test_sinks_of_one_topic_may_leave_out_what_another_declares(tmp_path: Path) -> None:
+    file = tmp_path / "sales.py"
+    file.write_text(HEAD + SQL.replace('"totals")', '"totals", partitions=3)', 1) + SQL.replace('name="totals"', 'name="more"'))
+    assert len(plan(load(file)).queries) == 2

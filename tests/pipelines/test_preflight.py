@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ottla.pipelines import PipelineError, java, preflight
+from ottla.pipelines import PipelineError, graph, java, loading, preflight
 from ottla.pipelines.project import read
 from tests.pipelines.test_pipeline_cli import COPY, ottla
 from tests.pipelines.test_project import fake_java
@@ -120,3 +120,68 @@ def test_such_a_jar_is_refused_before_spark_starts(file: Path) -> None:
     code, stdout, stderr = ottla("check", file, "--conf", "spark.jars=/jars/delta-spark_4.1_2.13-4.4.0.jar")
     assert (code, stdout) == (1, "")
     assert "error: delta-spark_4.1_2.13 in spark.jars is made for Spark 4.1, this is Spark " in stderr
+
+
+TABLES = """
+from ottla import pipelines as p
+sales = p.source("sales", p.string())
+rates = p.files("rates", format="jdbc", static=True, options={{"url": "jdbc:mariadb://127.0.0.1:{read}/shop"}})
+table = p.jdbc("jdbc:postgresql://user:secret@127.0.0.1:{down},127.0.0.1:{up}/shop", "t")
+p.sql(sales, rates, to=table, name="f", query="SELECT 1")
+"""
+
+
+def test_a_database_that_is_down_is_said_before_spark_starts(tmp_path: Path, ottla_broker: Broker) -> None:
+    file = tmp_path / "tables.py"
+    ottla_broker.create_topic("sales", 1)
+    with socket.socket() as one, socket.create_server(("127.0.0.1", 0)) as other:
+        one.bind(("127.0.0.1", 0))
+        down, up = one.getsockname()[1], other.getsockname()[1]
+        file.write_text(TABLES.format(read=down, down=down, up=up))
+        for words in (("run", file), ("check", file)):
+            code, stdout, stderr = ottla(*words, "-b", ottla_broker.bootstrap_servers)
+            assert (code, stdout) == (1, "")
+            assert stderr.splitlines() == [
+                f"error: {file}:4: table 'rates': no MariaDB answers: 127.0.0.1:{down}: Connection refused",
+                "  nothing was read or written; start the database, or correct the URL",
+            ]
+        file.write_text(TABLES.format(read=up, down=down, up=down))
+        with pytest.raises(PipelineError) as caught:
+            preflight.check_tables(graph.plan(loading.load(file)))
+        refused = f"127.0.0.1:{down}: Connection refused"
+        assert caught.value.message == f"table 't': no PostgreSQL answers: {refused}; {refused}"
+        file.write_text(TABLES.format(read=up, down=down, up=up))  # one of several hosts is enough
+        preflight.check_tables(graph.plan(loading.load(file)))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "jdbc:postgresql:shop",
+        "jdbc:sqlserver://host\\\\instance;databaseName=shop",
+        "jdbc:mysql://address=(host=nowhere)(port=1)/shop",
+        "jdbc:mysql:loadbalance://nowhere/shop",
+        "jdbc:h2:mem:shop",
+    ],
+)
+def test_urls_that_only_the_driver_understands(tmp_path: Path, url: str) -> None:
+    file = tmp_path / "tables.py"
+    file.write_text(
+        f'from ottla import pipelines as p\np.sql(p.source("in"), to=p.jdbc("{url}", "t"), name="f", query="SELECT 1")\n'
+    )
+    preflight.check_tables(graph.plan(loading.load(file)))
+
+
+def test_a_table_whose_directory_cannot_be_written(tmp_path: Path) -> None:
+    file, beside = tmp_path / "tables.py", tmp_path / "beside"
+    beside.write_text("")
+    for path, said in {
+        str(beside): f"table {str(beside)!r} is a file, not a directory",
+        "/proc/nope/t": "table '/proc/nope/t': /proc/nope cannot be written: No such file or directory",
+    }.items():
+        file.write_text(
+            f'from ottla import pipelines as p\np.sql(p.source("in"), to=p.table("{path}"), name="f", query="SELECT 1")\n'
+        )
+        with pytest.raises(PipelineError) as caught:
+            preflight.check_tables(graph.plan(loading.load(file)))
+        assert caught.value.message == said

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import Any
 
 from ottla.client.security import PLAINTEXT, SECURITY_NAMES, ClientSecurity, InvalidOption, client_security
@@ -78,7 +79,9 @@ def client_options(options: Mapping[str, str], also: Collection[str] = ()) -> Cl
     """
     given = {name.lower()[len(PREFIX) :]: value for name, value in options.items() if name.lower().startswith(PREFIX)}
     for name in sorted(given.keys() - _UNDERSTOOD - set(also)):
-        logger.warning("Ignoring unknown client option %s%s", PREFIX, name)
+        near = get_close_matches(name, _UNDERSTOOD, 1, 0.9)
+        meant = f"; did you mean {PREFIX}{near[0]}?" if near else ""
+        logger.warning("Ignoring unknown client option %s%s%s", PREFIX, name, meant)
     servers = given.get("bootstrap.servers", "")
     try:
         pairs = parse_servers(servers)

@@ -237,6 +237,11 @@ def sink(
     """
     place = _place()
     _check_topic(topic, place)
+    roles = {"key": key, "headers": headers, "timestamp": timestamp, "partition": partition, "delete_when": delete_when}
+    for role, column in roles.items():
+        if column is not None and not isinstance(column, str):
+            hint = "make one column of several: F.struct(…)" if role == "key" else None
+            raise PipelineError(f"{role}={column!r} is not the name of a column", place, hint=hint)
     if delete_when is not None and key is None:
         raise PipelineError("delete_when needs a key", place, hint="a tombstone is a key without a value: add key=…")
     value = Json() if value is None else value
@@ -378,6 +383,14 @@ def _check_parameters(function: Callable[..., Any], inputs: Sequence[object], pl
             place,
             hint=f"write one parameter for each input: def {called}({names})",
         ) from None
+    named = [str(getattr(each, "name", each)) for each in inputs]
+    if list(signature.parameters) != named and set(signature.parameters) == set(named):
+        called = getattr(function, "__name__", "a function")
+        raise PipelineError(
+            f"flow {called!r} takes its inputs in another order than its function has parameters",
+            place,
+            hint=f"inputs are given by position: write def {called}({', '.join(named)})",
+        )
 
 
 @dataclass(frozen=True)
@@ -442,6 +455,8 @@ def sql(
         if to is None:
             raise PipelineError("an SQL flow without `to` needs a name", place, hint="add name=…")
         name = re.sub(r"[^A-Za-z0-9_]", "_", to.topic if isinstance(to, Sink) else to.path.rstrip("/").rpartition("/")[2])
+    if not isinstance(query, str) or not query.strip():
+        raise PipelineError(f"flow {name!r} has no query", place, hint='write query="SELECT …"')
     given = tuple(expect) if isinstance(expect, Sequence) else (expect,)
     for each in given:
         if not isinstance(each, Expect):

@@ -195,6 +195,9 @@ def checked(frames: Frames, flow: Flow) -> DataFrame:
     if not frame.isStreaming:
         raise PipelineError(f"flow {flow.name!r} returns a static DataFrame, not a stream", flow.place)
     _refuse_lost_removals(frames, flow, frame)
+    twice = next((name for name in frame.columns if frame.columns.count(name) > 1), None)
+    if twice is not None:
+        raise PipelineError(f"flow {flow.name!r} has two columns {twice!r}", flow.place, hint="rename or leave out one of them")
     if isinstance(flow.to, Sink):
         frame.select(*encoding.columns(frame, flow.to, flow.name))
     elif isinstance(flow.to, Table):

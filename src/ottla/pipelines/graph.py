@@ -120,6 +120,7 @@ def plan(flows: Sequence[Flow]) -> Plan:
         inputs[flow.name] = tuple(_resolve(each, flow, by_name, named) for each in flow.inputs)
         _check_inputs(flow, inputs[flow.name], by_name)
     _refuse_shared_tables(flows)
+    _refuse_contrary_sinks(flows)
     ordered = _ordered(flows, inputs)
     found = Plan(ordered, inputs)
     for flow in ordered:
@@ -205,6 +206,26 @@ def _refuse_shared_tables(flows: Sequence[Flow]) -> None:
                 raise PipelineError(
                     f"flow {flow.name!r} writes table {flow.to.path!r}, which flow {other.name!r} ({other.place}) writes too",
                     flow.place,
+                )
+
+
+def _refuse_contrary_sinks(flows: Sequence[Flow]) -> None:
+    """PipelineError if two flows write one topic and declare it differently."""
+    declared: dict[tuple[Cluster | None, str, str], tuple[object, Flow]] = {}
+    for flow in flows:
+        sink = flow.to
+        if not isinstance(sink, Sink):
+            continue
+        wanted: list[tuple[str, object]] = [*sink.config]
+        if sink.partitions is not None:
+            wanted.append(("partitions", sink.partitions))
+        for name, value in wanted:
+            before, other = declared.setdefault((sink.cluster, sink.topic, name), (value, flow))
+            if before != value:
+                raise PipelineError(
+                    f"flow {flow.name!r} declares topic {sink.topic!r} with {name} {value}, flow {other.name!r} with {before} "
+                    f"({other.to.place if other.to is not None else other.place})",
+                    sink.place,
                 )
 
 

@@ -162,7 +162,7 @@ def read(pipeline: str | Path, settings: str | Path | None = None, env: str | No
 
     With `env` the section [env.NAME] of the TOML, and the file NAME.toml beside it (`orders.prod.toml`), change its settings.
     """
-    file = Path(pipeline)
+    file = _pipeline_file(pipeline)
     toml = Path(settings) if settings is not None else file.with_suffix(".toml")
     overlay = toml.with_suffix(f".{env}.toml") if env is not None else toml
     found = Project(file, file.stem)
@@ -189,9 +189,16 @@ def read(pipeline: str | Path, settings: str | Path | None = None, env: str | No
     return _complete(found)
 
 
+def _pipeline_file(pipeline: str | Path) -> Path:
+    file = Path(pipeline)
+    if file.is_dir():
+        raise PipelineError(f"{file} is a directory", hint="name the Python file of a pipeline")
+    return file
+
+
 def name_of(pipeline: str | Path, settings: str | Path | None = None, env: str | None = None) -> str:
     """The name of a pipeline, without the other settings: their secrets may be on another machine."""
-    file = Path(pipeline)
+    file = _pipeline_file(pipeline)
     toml = Path(settings) if settings is not None else file.with_suffix(".toml")
     name = file.stem
     if toml.is_file():

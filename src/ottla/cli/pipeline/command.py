@@ -168,6 +168,7 @@ def check(
         if given.bootstrap_servers is not None:
             topics.check(project, plan)
             creates = topics.missing(project, plan)
+            preflight.check_databases(plan)
         preflight.check_master_answers(project.master)
         with spark_session(project, ship=False) as spark:
             results = frames.check(spark, project, plan)
@@ -245,6 +246,7 @@ def run(
             preflight.check_secrets(plan)
             preflight.check_storage(project.storage)
             topics.check(project, plan)
+            preflight.check_tables(plan)
         preflight.check_master_answers(together.master)
         if not json_output:
             kind = "pipeline" if len(pipelines) == 1 else "pipelines"

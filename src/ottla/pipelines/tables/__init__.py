@@ -9,6 +9,7 @@ written again.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,8 @@ __all__ = ["BATCHES", "check", "last_batch", "prepare", "writer"]
 
 WriteBatch = Callable[["DataFrame", Marker, BatchTransaction], bool]
 """Writes a batch unless the table has it. Returns whether it was written."""
+_DRIVERS_CLASS = re.compile(r"^(?:[a-z]\w*\.)+[A-Z]\w*: ")
+"""The class of a driver's exception, before its message."""
 _CLASSES = {
     "delta": ("io.delta.sql.DeltaSparkSessionExtension", "delta-spark, and its two settings in [spark.conf]"),
     "iceberg": ("org.apache.iceberg.spark.SparkCatalog", "iceberg-spark-runtime, and a catalog in [spark.conf]"),
@@ -102,7 +105,10 @@ def _failed(spark: SparkSession, table: Table, error: BaseException, flow: str =
         hint = f"use {table.format} jars that are made for Spark {spark.version}"
     elif table.format == "jdbc" and "driver" not in dict(table.options) and is_missing_jdbc_driver(error):
         hint = 'name the driver class of a jar in spark.jars: options={"driver": "org.postgresql.Driver"}'
-    return PipelineError(f"{flow}table {table.path!r}: {first_line(error)}", table.place, hint=hint)
+    said = first_line(error)
+    if table.format == "jdbc":
+        said = _DRIVERS_CLASS.sub("", said)
+    return PipelineError(f"{flow}table {table.path!r}: {said}", table.place, hint=hint)
 
 
 def writer(spark: SparkSession, flow: Flow, table: Table, write_batch: WriteBatch) -> WriteRows:
