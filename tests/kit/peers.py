@@ -362,7 +362,9 @@ def debian_program(name: str, package: str) -> str:
     if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
         with fetching(package):
             quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-            subprocess.run(["apt-get", "install", "-y", "-q", package], capture_output=True, env=quiet)
+            # Another test may be installing another package.
+            wait = ["-o", "DPkg::Lock::Timeout=300"]
+            subprocess.run(["apt-get", *wait, "install", "-y", "-q", package], capture_output=True, env=quiet)
         found = shutil.which(name, path=path)
     return found or program(name, f"install it (Debian: `apt-get install {package}`)")
 
