@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ottla.cluster.settings.broker_table import USED_BROKER_SETTINGS
+from ottla.cluster.settings.ignored import why_ignored
 from ottla.cluster.settings.listeners import Listeners, parse_listeners
 from ottla.cluster.settings.log_level import parse_log_levels
 from ottla.cluster.settings.of_listener import OF_LISTENERS, PREFIX, ListenerSettings, listener_settings, parse_name
@@ -97,10 +98,11 @@ class BrokerSettings(SettingValues):
                 base = _base_of(name)
                 if name.startswith(_PROVIDERS):
                     continue
-                if base is None:
+                why = f"Ottla does not use {base}" if base is not None else why_ignored(name, properties)
+                if why is None:
                     problems.append(unknown_name(name, BROKER_SETTINGS))
                 else:
-                    warnings.append(f"{name} has no effect: Ottla does not use {base}")
+                    warnings.append(f"{name} has no effect: {why}")
                 continue
             try:
                 values[name] = setting.parse(text)

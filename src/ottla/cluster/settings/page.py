@@ -25,7 +25,8 @@ A value comes from `--set name=value`, else from the environment (`log.segment.b
 
 A broker with an unknown setting or an invalid value does not start. It prints all problems at once, with the allowed values. A
 variable that begins with `OTTLA_` and resembles no setting is ignored and logged: Kubernetes sets `OTTLA_SERVICE_HOST` for a
-service `ottla`. Settings of Kafka that Ottla does not use are accepted with a warning; they are listed at the end.
+service `ottla`. Settings of Kafka that Ottla does not use are accepted with a warning; they are listed at the end. So are
+settings of clients, other than for TLS and logins, and what the images of Confluent write: Kafka ignores them too.
 
 "Changes" says whether a setting can be changed while the broker runs: `no`, `broker` (for one broker), `cluster` (for one or all
 brokers).

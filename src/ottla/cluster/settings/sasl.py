@@ -19,6 +19,19 @@ OAUTHBEARER: Final = "OAUTHBEARER"
 GSSAPI: Final = "GSSAPI"
 _MECHANISMS: Final = (PLAIN, *SCRAM_HASHES, OAUTHBEARER, GSSAPI)
 
+_SECURITY: Final = "org.apache.kafka.common.security"
+_PLAIN_MODULE: Final = f"{_SECURITY}.plain.PlainLoginModule"
+# A client logs in with SCRAM by either: both hold a user name and a password.
+_SCRAM_MODULES: Final = (f"{_SECURITY}.scram.ScramLoginModule", _PLAIN_MODULE)
+_LOGIN_MODULES: Final[dict[str, tuple[str, ...]]] = {
+    PLAIN: (_PLAIN_MODULE,),
+    **dict.fromkeys(SCRAM_HASHES, _SCRAM_MODULES),
+    OAUTHBEARER: (f"{_SECURITY}.oauthbearer.OAuthBearerLoginModule",),
+    GSSAPI: ("com.sun.security.auth.module.Krb5LoginModule", "com.ibm.security.auth.module.Krb5LoginModule"),
+}
+"""The classes whose options count, by mechanism."""
+_ALL_LOGIN_MODULES: Final = tuple(dict.fromkeys(name for names in _LOGIN_MODULES.values() for name in names))
+
 
 @dataclass(frozen=True, slots=True)
 class OAuthSettings:
@@ -89,9 +102,14 @@ def _mechanism(name: str, settings: ListenerSettings, problems: list[str], warni
     text = settings.optional_str("sasl.jaas.config")
     if text:
         try:
-            options = parse_jaas(text).options
+            module = parse_jaas(text)
         except BadJaas as error:
             problems.append(f"{setting}: {error}")
+        else:
+            if module.class_name in _LOGIN_MODULES[name]:
+                options = module.options
+            elif module.class_name not in _ALL_LOGIN_MODULES:
+                problems.append(f"{setting}: {module.class_name} is not supported; allowed: {', '.join(_LOGIN_MODULES[name])}")
     if name == PLAIN and not plain_users(options):
         warnings.append(
             f"nobody can log in with PLAIN on listener {settings.listener}: it has no users; set {setting} to "

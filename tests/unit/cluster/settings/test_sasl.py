@@ -62,6 +62,19 @@ def test_sa07_plain_without_users_is_warned_of() -> None:
     assert "listener.name.out.plain.sasl.jaas.config" in warning
 
 
+def test_sa07_only_kafka_s_login_modules_count() -> None:
+    setting = "listener.name.out.plain.sasl.jaas.config"
+    own = {"sasl.enabled.mechanisms": "PLAIN", setting: 'com.x.Ldap required user_ada="secret";'}
+    problems = problems_of(own)
+    assert f"{setting}: com.x.Ldap is not supported; allowed: org.apache.kafka" in problems
+    assert "secret" not in problems
+    # As in Kafka, users of PLAIN are options of PlainLoginModule only.
+    scram = 'org.apache.kafka.common.security.scram.ScramLoginModule required user_ada="secret";'
+    settings = BrokerSettings.parse(SASL | own | {setting: scram})
+    assert settings.sasl_of("OUT").mechanisms[0].options == {}
+    assert any("nobody can log in with PLAIN on listener OUT" in warning for warning in settings.warnings)
+
+
 def test_what_cannot_work_is_refused_by_name() -> None:
     assert "CRAM-MD5 is not supported" in problems_of({"sasl.enabled.mechanisms": "CRAM-MD5"})
     assert "has no mechanism; set sasl.enabled.mechanisms" in problems_of({"sasl.enabled.mechanisms": ""})

@@ -154,6 +154,20 @@ def test_known_but_unused_settings_are_accepted_with_a_warning() -> None:
     assert "unknown setting listener.name.internal.nonsense" in problems_of({"listener.name.internal.nonsense": "1"})[0]
 
 
+def test_names_that_kafka_s_brokers_ignore_are_accepted_with_a_warning() -> None:
+    of_an_image = {"ssl.truststore.filename": "trust.jks", "ssl.truststore.location": "/secrets/trust.jks", "jmx.port": "9999"}
+    settings = BrokerSettings.parse({"max.request.size": "1048576", "kafka.rest.enable": "false"} | of_an_image)
+    assert settings.warnings == [
+        "max.request.size has no effect: it is a setting of clients",
+        "kafka.rest.enable has no effect: it is a setting of Confluent's REST server",
+        "ssl.truststore.filename has no effect: ssl.truststore.location counts",
+        "jmx.port has no effect: it is a variable of the Java process",
+    ]
+    # Nobody is told that the broker is protected when it is not.
+    assert "unknown setting ssl.truststore.filename" in problems_of({"ssl.truststore.filename": "trust.jks"})[0]
+    assert "unknown setting security.protocol" in problems_of({"security.protocol": "SASL_SSL"})[0]
+
+
 ACLS = {"super.users": "User:CN=a,O=b;User:ops", "allow.everyone.if.no.acl.found": "true"}
 
 
