@@ -95,6 +95,34 @@ def test_a_topic_that_was_made_anew_is_mirrored_from_its_beginning(clusters: tup
     assert len(contents(west, "anew")) == 13
 
 
+def test_a_topic_that_is_made_anew_while_it_is_mirrored_begins_again(clusters: tuple[Ottla, Ottla]) -> None:
+    east, west = clusters
+    east.ok("topic", "create", "renewed", "-p", "3")
+    produce(east, "renewed", range(9))
+    process = running_mirror(east, west, "renewed", "--name", "renewed")
+
+    def have(numbers: list[int]) -> bool:
+        return sorted(int(value[1:]) for _, _, value, _, _ in contents(west, "renewed")) == sorted(numbers)
+
+    try:
+        until(lambda: have([*range(9)]), "the records", 60, ignoring=(AssertionError,))
+        # Its copy: all records come once more, to the new copy.
+        west.ok("topic", "delete", "renewed")
+        until(lambda: have([*range(9)]), "the records again", 60, ignoring=(AssertionError,))
+        produce(east, "renewed", range(9, 12))
+        until(lambda: have([*range(12)]), "further records", 60)
+        # The source, which has more records than it had.
+        east.ok("topic", "delete", "renewed")
+        until(lambda: "renewed" not in east.ok("topic", "list", "-o", "names").split(), "the topic is deleted")
+        east.ok("topic", "create", "renewed", "-p", "3")
+        produce(east, "renewed", range(100, 130))
+        until(lambda: have([*range(12), *range(100, 130)]), "the records of the new topic", 60)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=60)
+    assert "Traceback" not in errors
+
+
 def test_no_record_comes_back(clusters: tuple[Ottla, Ottla]) -> None:
     east, west = clusters
     east.ok("topic", "create", "ring", "-p", "3")

@@ -109,6 +109,12 @@ class Transfer:
         self._persist(self._producer.commit_transaction)
         self._is_open = False
 
+    def abort(self) -> None:
+        """End the transaction without its records."""
+        if self._is_open:
+            self._persist(self._producer.abort_transaction)
+            self._is_open = False
+
     def _open(self) -> None:
         if not self._is_open:
             with self._explained():

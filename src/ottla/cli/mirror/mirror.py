@@ -3,6 +3,7 @@
 1. Records and progress are one transaction in the target: a killed mirror goes on behind its last commit.
 2. A record keeps key, value, headers, timestamp and partition. Offsets are others; `offset_syncs` knows which.
 3. A topic whose records came from the target is not mirrored back.
+4. A topic that was made anew, on either side, is mirrored from its beginning: no commit mixes records of two topics of one name.
 """
 
 from __future__ import annotations
@@ -71,6 +72,10 @@ class _OpenRun:
     target: int | None = None
 
 
+class _MadeAnew(Exception):
+    """A topic of the source or the target was deleted while it was mirrored, and perhaps made again."""
+
+
 class Mirror:
     def __init__(self, source: Connection, target: Connection, options: MirrorOptions) -> None:
         self._source = source
@@ -92,6 +97,8 @@ class Mirror:
         """The topics that are mirrored, and their names in the target."""
         self._left_out: set[str] = set()
         """Topics that came from the target, which was told."""
+        self._ids: dict[str, tuple[str, str]] = {}
+        """Of each mirrored topic in the source and in the target, as of the last discovery."""
         self._progress: dict[TopicIndex, Progress] = {}
         self._runs: dict[TopicIndex, list[_OpenRun]] = {}
         self._report = Report()
@@ -111,16 +118,21 @@ class Mirror:
             self._discover()
             bounds = self._bounds(follow)
             reader = Reader(self._source, bounds)
-            for _ in self._copy(reader, bounds):
-                self._tell(told, reader.positions)
-                if self._matching() != self._found:
-                    break
-                self._report.done = self._keep_layouts()
-            else:
-                self._tell(told, reader.positions)
-                if not follow:
-                    return
-                time.sleep(self._options.interval_s)  # no topic matches yet
+            try:
+                for _ in self._copy(reader, bounds):
+                    self._tell(told, reader.positions)
+                    if self._matching() != self._found:
+                        break
+                    self._report.done = self._keep_layouts()
+                    self._check_made_anew(self._names)
+                else:
+                    self._tell(told, reader.positions)
+                    if not follow:
+                        return
+                    time.sleep(self._options.interval_s)  # no topic matches yet
+            except _MadeAnew:
+                self._transfer.abort()
+                self._runs.clear()
 
     # --- topics ---
 
@@ -167,24 +179,38 @@ class Mirror:
         """Read the progress of all partitions from the target. The partitions that have none yet."""
         keys = [(topic, index) for topic in came_through for index in range(self._found[topic])]
         committed = self._transfer.committed([self._in_target(key) for key in keys])
-        source_ids = topic_ids(self._source, list(self._names))
-        target_ids = topic_ids(self._target, list(self._names.values()))
+        self._ids = self._ids_of(self._names)
         bounds = log_bounds(self._source, keys, "read_committed")
         self._progress, unclaimed = {}, []
         for key in keys:
             topic, (start, end) = key[0], bounds[key]
             before = committed.get(self._in_target(key))
             progress = Progress.read(before) if before is not None else None
-            ids = (source_ids[topic], target_ids[self._names[topic]])
-            if progress is None or (progress.source_id, progress.target_id) != ids:
-                progress = Progress(start if self._options.from_beginning else end, *ids)
+            if progress is None or (progress.source_id, progress.target_id) != self._ids[topic]:
+                progress = Progress(start if self._options.from_beginning else end, *self._ids[topic])
                 unclaimed.append(key)
             if progress.next_offset < start:
                 self._report.lost[key] = start - progress.next_offset
                 progress.next_offset = start
+                unclaimed.append(key)  # so that it is told once
             progress.came_through = came_through[topic]
             self._progress[key] = progress
         return unclaimed
+
+    def _ids_of(self, topics: Iterable[str]) -> dict[str, tuple[str, str]]:
+        """The ids of each topic in the source and in the target."""
+        names = {topic: self._names[topic] for topic in topics}
+        source, target = topic_ids(self._source, list(names)), topic_ids(self._target, list(names.values()))
+        return {topic: (source[topic], target[name]) for topic, name in names.items()}
+
+    def _check_made_anew(self, topics: Iterable[str]) -> None:
+        """_MadeAnew if one of them is not the topic that it was: what was read or written since may be of either."""
+        try:
+            now = self._ids_of(topics)
+        except Failure as failure:
+            raise _MadeAnew from failure  # deleted; if a broker is away the next request says so
+        if any(self._ids[topic] != ids for topic, ids in now.items()):
+            raise _MadeAnew
 
     def _bounds(self, follow: bool) -> Bounds:
         ends = log_bounds(self._source, list(self._progress), "read_committed")
@@ -239,6 +265,7 @@ class Mirror:
         moved = {key: offset for key, offset in positions.items() if offset != done.get(key)}
         if moved:
             self._transfer.flush()
+            self._check_made_anew({topic for topic, _ in moved})
             for key, runs in self._runs.items():
                 for run in runs:
                     if run.target is not None:
