@@ -6,7 +6,7 @@ The rules are `cluster.broker_changes`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ottla.broker.controller.controller_channels import ControlRequestSender
@@ -27,18 +27,26 @@ AlterPartitionResult = PartitionImage | ErrorCode
 
 class BrokerRequests:
     def __init__(
-        self, state: ControllerState, writer: MetadataWriter, sender: ControlRequestSender, producer_ids: ProducerIds
+        self,
+        state: ControllerState,
+        writer: MetadataWriter,
+        sender: ControlRequestSender,
+        producer_ids: ProducerIds,
+        read_soon: Callable[[], None],
     ) -> None:
+        """`read_soon` has `complete_reassignments` called, again if it fails."""
         self.state = state
         self._writer = writer
         self._sender = sender
         self._producer_ids = producer_ids
+        self._read_soon = read_soon
+        self._reassigning: set[str] = set()
+        """Topics with a reassignment that may be complete, because an ISR has changed."""
 
     async def alter_partitions(
         self, broker_id: int, broker_epoch: int, proposals: Sequence[tuple[tuple[str | bytes, int], IsrProposal]]
     ) -> list[AlterPartitionResult]:
         """For each proposal: the partition as it is now, or why it is refused. A topic is named by its name or its id."""
-        reassigning: set[str] = set()
 
         def alter(image: ClusterImage) -> tuple[ClusterImage, list[AlterPartitionResult]]:
             broker = image.brokers.get(broker_id)
@@ -60,20 +68,24 @@ class BrokerRequests:
                 if isinstance(result, PartitionImage) and result is not present:
                     changed.append((topic.name, number, result))
                     if is_moving(result):
-                        reassigning.add(topic.name)
+                        self._reassigning.add(topic.name)
+            if self._reassigning:
+                # Before the write: the request may be cancelled with its connection, the write is not.
+                self._read_soon()
             return with_partitions(image, changed), results
 
-        results = await self._writer.change(alter)
-        if reassigning:
-            self.state.spawn(self._complete_reassignments(reassigning))
-        return results
+        return await self._writer.change(alter)
 
-    async def _complete_reassignments(self, names: Collection[str]) -> None:
-        """Complete the reassignments of these topics whose target replicas are all in sync."""
+    async def complete_reassignments(self) -> None:
+        """Complete the reassignments whose target replicas are all in sync."""
+        if not self._reassigning:
+            return
         state = self.state
         async with state.lock:
             if state.is_active:
-                await self._writer.elect(state.image, [state.image.topics[name] for name in names if name in state.image.topics])
+                topics = [state.image.topics[name] for name in sorted(self._reassigning) if name in state.image.topics]
+                await self._writer.elect(state.image, topics)
+            self._reassigning.clear()
 
     async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[tuple[str, int]]:
         """Move the leaderships of a broker that is about to stop. Returns the partitions it still leads."""

@@ -88,7 +88,7 @@ class ClusterController:
         self.partition_requests = PartitionRequests(state, self._writer)
         self.config_requests = ClusterConfigs(store, state, configs, metadata)
         self.producer_ids = ProducerIds(store, state, remote.allocate_producer_ids)
-        self.broker_requests = BrokerRequests(state, self._writer, self._sender, self.producer_ids)
+        self.broker_requests = BrokerRequests(state, self._writer, self._sender, self.producer_ids, self._watcher.read_soon)
         self._admin_znodes = AdminZnodes(store, state, self.partition_requests, self._watcher)
         self._watcher.readers = (
             self._leaders.read_brokers,
@@ -96,6 +96,7 @@ class ClusterController:
             self._deletion.read_marks,
             self._offline.read_log_dir_events,
             self._admin_znodes.read,
+            self.broker_requests.complete_reassignments,
         )
         configs.on_topics = self._leaders.topics_configured
         configs.on_brokers = self._brokers_configured

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
+from ottla.broker.controller.cluster_controller import ClusterController
 from ottla.broker.controller.partition_requests import Reassignment
 from ottla.cluster.broker_changes import IsrProposal
 from ottla.cluster.image import ClusterImage
 from ottla.cluster.requests import ConfigAlteration, ConfigChange, ConfigOperation, NewPartitions, NewTopic, ResourceType
 from ottla.errors import ErrorCode, KafkaError
-from ottla.ports import Create
+from ottla.ports import Change, Create, StoreUnavailable
 from ottla.types import TopicPartition
 from tests.kit.controller_world import Member, World, all_here, in_world, make, until
 
@@ -274,6 +276,56 @@ def test_a_reassignment_completes_when_its_target_is_in_sync() -> None:
         assert await controller.partition_requests.elect_leaders([("t", 0)], unclean=False) != []
 
     in_world(test)
+
+
+def test_a_reassignment_completes_though_the_leader_that_reported_the_isr_has_disconnected() -> None:
+    """R18: the request is cancelled with its connection, the change of the ISR is not. Found by seed 970022."""
+
+    async def test(world: World) -> None:
+        controller, altered = await _reassigned(world)
+        async with controller.state.lock:  # the change waits for it
+            request = asyncio.ensure_future(altered())
+            await asyncio.sleep(0)
+            request.cancel()
+        await until(lambda: not controller.partition_requests.reassignments())
+        assert world.state("t")["isr"] == [2, 3]
+
+    in_world(test)
+
+
+def test_a_reassignment_completes_though_the_store_was_away() -> None:
+    """R18: the ISR is written, what follows from it is not."""
+
+    async def test(world: World) -> None:
+        controller, altered = await _reassigned(world)
+        store, write = world.active().store, world.active().store.multi
+        refused: list[Sequence[Change]] = []
+
+        async def multi(changes: Sequence[Change]) -> Sequence[Any]:
+            if world.state("t")["isr"] == [1, 2, 3] and not refused:
+                refused.append(changes)
+                raise StoreUnavailable("away")
+            return await write(changes)
+
+        with patch.object(store, "multi", multi):
+            await altered()
+            await until(lambda: not controller.partition_requests.reassignments())
+        assert refused
+
+    in_world(test)
+
+
+async def _reassigned(world: World) -> tuple[ClusterController, Callable[[], Awaitable[object]]]:
+    """The controller of t-0, which moves from 1 and 2 to 3 and 2, and the request of its leader once broker 3 is in sync."""
+    await world.add(1, 2, 3)
+    await all_here(world, 1, 2, 3)
+    controller = world.active().controller
+    await make(world, "t", (1, 2))
+    assert await controller.partition_requests.alter_reassignments([Reassignment("t", 0, (3, 2))]) == [None]
+    ((_, _, partition),) = controller.partition_requests.reassignments()
+    lives = {number: broker.epoch for number, broker in controller.state.image.brokers.items()}
+    proposal = IsrProposal(1, partition.leader_epoch, [(each, lives[each]) for each in (1, 2, 3)], partition.partition_epoch)
+    return controller, lambda: controller.broker_requests.alter_partitions(1, lives[1], [(TopicPartition("t", 0), proposal)])
 
 
 def test_configs_reach_every_broker_by_the_tree() -> None:
