@@ -25,7 +25,7 @@ from ottla.protocol.messages.offset_delete import (
     OffsetDeleteRequestTopic,
 )
 from ottla.sim.actors.client import Client
-from ottla.sim.actors.member import PROTOCOLS, TRY_AGAIN, Member
+from ottla.sim.actors.member import NOT_WRITTEN, PROTOCOLS, Member
 from ottla.sim.actors.workload import Workload
 from ottla.sim.models.group_model import CONSUMER_SESSION_S, NOTHING_COMMITTED, GroupModel, Membership, differences, settled
 from ottla.sim.violation import Violation, require
@@ -127,7 +127,7 @@ class Groups:
         erased = [(place, model.committing(place, NOTHING_COMMITTED, topic_id)) for place, topic_id in places]
         response = await keeper.call("delete_groups", 2, DeleteGroupsRequest(groups_names=[model.group_id]))
         code = response.results[0].error_code
-        certain = {ErrorCode.NON_EMPTY_GROUP, ErrorCode.GROUP_ID_NOT_FOUND, *TRY_AGAIN}
+        certain = {ErrorCode.NON_EMPTY_GROUP, *NOT_WRITTEN}
         if keeper.went_well(code, "delete", *certain):
             self.shared.trace.add(f"{keeper.name} deletes {model.group_id}")
             model.may_be_another()
@@ -151,7 +151,7 @@ class Groups:
         )
         response = await keeper.call("offset_delete", 0, request)
         code = response.error_code or response.topics[0].partitions[0].error_code
-        certain = {ErrorCode.NON_EMPTY_GROUP, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ErrorCode.GROUP_ID_NOT_FOUND, *TRY_AGAIN}
+        certain = {ErrorCode.NON_EMPTY_GROUP, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, *NOT_WRITTEN}
         if name not in self.shared.topics or self.shared.topics[name].topic_id != topic_id:
             certain.add(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # the group is being deleted
         if keeper.went_well(code, "delete offsets of", *certain):

@@ -45,6 +45,8 @@ class SimNetwork:
         self.settings = settings or NetworkSettings()
         self._listeners: dict[int, SimListener] = {}
         self._ports = FIRST_EPHEMERAL_PORT
+        self.last_arrival_s = 0.0
+        """When everything that was sent until now has arrived, except what is cut or held."""
         self.transports: list[SimTransport] = []
         self._blocked: dict[tuple[str, str], list[tuple[SimTransport, SimTransport, Callable[..., None], tuple[Any, ...]]]] = {}
         """(source, target) hosts that are cut, and what waits to be sent."""

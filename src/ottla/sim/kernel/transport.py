@@ -150,6 +150,7 @@ class SimTransport(asyncio.Transport):
             return
         when = max(self._last_arrival_s, self._loop.time() + self._network.latency_s())
         self._last_arrival_s = when
+        self._network.last_arrival_s = max(self._network.last_arrival_s, when)
         self._loop.call_at(when, callback, *args, context=peer.context)
 
     # -- out
