@@ -507,6 +507,8 @@ def test_a_wrong_question_is_refused(console: RunningConsole, topic: str, path: 
         ("POST", "/api/quotas", '{"entity": DEEP}', 400),
         ("POST", "/api/acls", '{"acls": DEEP}', 400),
         ("POST", "/api/topics", '{"topic": "x", "replication_factor": 20000}', 400),
+        ("POST", "/api/topics", '{"topic": "x", "partitions": NaN}', 400),
+        ("POST", "/api/topics/TOPIC/records", '{"value": {"n": 1e400}}', 400),
         ("POST", "/api/topics/TOPIC/delete-records", f'{{"before": "{MANY_DIGITS}"}}', 400),
         ("POST", "/api/groups/nobody/offsets", f'{{"topics": ["TOPIC"], "to": "offset:{MANY_DIGITS}"}}', 400),
         ("POST", "/api/groups/nobody/offsets", '{"topics": ["TOPIC"], "to": "shift:-+5"}', 400),
@@ -521,3 +523,5 @@ def test_a_wrong_change_is_refused(console: RunningConsole, topic: str, method: 
     answer = httpx.request(method, console.url + path.replace("TOPIC", topic), content=content, headers=sent, timeout=60)
     assert answer.status_code == status, answer.text
     assert answer.json()["error"]["message"]
+    # Refused changes are in the audit too, and it can be read.
+    assert console.get("/api/audit")["entries"] is not None

@@ -202,11 +202,12 @@ async def read_body(request: Request) -> dict[str, Any]:
         raise bad("the body is not a JSON object")
     if data.count(b"{") + data.count(b"[") > _DEPTH_MAX and _nests_deeper(document, _DEPTH_MAX):
         raise bad(f"the body nests deeper than {_DEPTH_MAX} levels", "send a value that does as a text")
-    if b"\\ud" in data.lower():
-        try:
-            json.dumps(document, ensure_ascii=False).encode()
-        except UnicodeEncodeError:
-            raise bad("the body has half of a surrogate pair, which is no character", "send such a value as a text") from None
+    try:
+        json.dumps(document, ensure_ascii=False, allow_nan=False).encode()
+    except UnicodeEncodeError:
+        raise bad("the body has half of a surrogate pair, which is no character", "send such a value as a text") from None
+    except ValueError:
+        raise bad("the body has a number that is not finite, which JSON has not", "send such a value as a text") from None
     return document
 
 
