@@ -11,6 +11,7 @@ from ottla.testing import Broker
 from tests.console.browser.conftest import Console, Open
 from tests.console.browser.watched import AWAY
 from tests.console.browser.world import create_topic, write
+from tests.pipelines.conftest import read_topic
 
 VIEWER, ADMIN = "viewer-token-of-the-test", "admin-token-of-the-test"
 
@@ -72,3 +73,27 @@ def test_a_read_only_console_says_so(broker: Broker, open_page: Open) -> None:
         assert page.button("Produce…").is_disabled()
         assert page.button("Produce…").get_attribute("title") == "This console is read-only"
         assert page.page.locator("summary", has_text="Export").count() == 0
+
+
+@pytest.mark.slow
+def test_a_letter_is_edited_without_what_is_hidden(broker: Broker, open_page: Open) -> None:
+    """What the reader does not change goes back as it was, also what the page does not show."""
+    servers = broker.bootstrap_servers
+    create_topic(servers, "orders.dlq")
+    of_orders = {"ottla.topic": "orders", "ottla.partition": "0", "ottla.offset": "0", "own": "1"}
+    value = '{"card": "4711", "n": 1}'
+    write(servers, "orders.dlq", [{"value": value, "headers": list(of_orders.items())}, {"value": "of nowhere"}])
+    with Console(servers, "--mask", "value.card", "--mask", "headers.own") as console:
+        page = open_page(console.url, "/dead-letters/orders.dlq?letter=0:0", allowed=AWAY).see("masked", "The original")
+        page.button("Edit and replay…").click()
+        page.see("Fields of this record are hidden here")
+        dialog = page.page.get_by_role("dialog")
+        dialog.get_by_label("No key (null)").uncheck()
+        dialog.get_by_label("Key", exact=True).fill("new")
+        dialog.get_by_role("button", name="Replay").click()
+        page.see("The letter was replayed to orders")
+        page.go("/dead-letters/orders.dlq?letter=0:1").see("does not say where its original is")
+        page.button("Edit and replay…").click()
+        assert dialog.get_by_role("button", name="Replay").is_disabled(), "there is no topic to go to"
+    last = read_topic(servers, "orders")[-1]
+    assert (last.key(), last.value(), last.headers()) == (b"new", value.encode(), [("own", b"1")])

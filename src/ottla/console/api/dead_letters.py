@@ -198,18 +198,22 @@ async def edit_dead_letter(console: Console, call: Call) -> Answer:
     topic = call.path("topic")
     partition, offset = place_of(call.body)
     to = call.field("to", str)
-    _check_replay(console, call, topic, to)
+    check_read(console, call, topic)
     fields = {name: value for name, value in call.body.items() if name not in ("partition", "offset", "to")}
-    return await call.blocking(_edit, call, topic, partition, offset, fields, to)
+    return await call.blocking(_edit, console, call, topic, partition, offset, fields, to)
 
 
-def _edit(call: Call, topic: str, partition: int, offset: int, fields: Mapping[str, Any], to: str | None) -> dict[str, Any]:
+def _edit(
+    console: Console, call: Call, topic: str, partition: int, offset: int, fields: Mapping[str, Any], to: str | None
+) -> dict[str, Any]:
     connection = call.connection
     letter = read_letter(one_record(connection, topic, partition, offset))
     goal = to or letter.own_topic
     if goal is None:
         raise bad("the letter does not say where it came from, or came from another cluster", "name a topic with to")
     check_write(call, goal)
+    if goal != letter.own_topic:
+        check_copy(console, topic, goal)
     connection.topic(goal)
     if goal == topic:
         raise bad("a letter cannot be replayed to its own topic")

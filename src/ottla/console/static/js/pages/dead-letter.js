@@ -65,7 +65,7 @@ export default function DeadLetter({ topic }) {
             <${Action} onClick=${() => setDialog({ edit: chosen })}>Edit and replay…<//>
           </div>
           <${RecordViewer} key=${wanted} record=${chosen.record} onClose=${() => setQuery({ letter: null })} />
-          ${chosen.source && html`<h2>The original</h2><${RecordAt} key=${`original ${wanted}`} ...${chosen.source} />`}
+          <${Original} key=${`original ${wanted}`} ...${chosen.source} />
         </div>`}
       </div>
     `}<//>
@@ -101,18 +101,25 @@ function Replay({ topic, filters = {}, letters = null, onClose }) {
   <//>`;
 }
 
+function Original({ cluster, topic, partition, offset }) {
+  if (cluster) return html`<p class="muted">The original is in the cluster ${cluster}: ${topic}-${partition} @ ${offset}.</p>`;
+  if (topic === null || partition === null || offset === null) return html`<p class="muted">The letter does not say where its original is.</p>`;
+  return html`<h2>The original</h2><${RecordAt} topic=${topic} partition=${partition} offset=${offset} />`;
+}
+
 function Edit({ topic, letter, onClose }) {
-  const to = letter.source?.topic ?? topic;
-  const { partition, offset } = letter;
+  const { partition, offset, source } = letter;
+  const [to, setTo] = useState(source.cluster ? "" : (source.topic ?? ""));
   // A list cuts long values off and has no bytes: what is edited is read whole.
   const whole = useData(address(path`/api/topics/${topic}/records/${partition}/${offset}`, { raw: 1 }));
   if (whole.error) return html`<${Problem} error=${whole.error} />`;
   if (!whole.data) return null;
   const names = new Set(letter.headers?.map(({ name }) => name));
   const like = { ...whole.data, headers: whole.data.headers.filter(({ name }) => names.has(name)) };
-  return html`<${ProduceDialog} topic=${to} like=${like} title=${`Edit and replay to ${to}`} verb="Replay" onClose=${onClose} done=${`The letter was replayed to ${to}`}
-    send=${({ key, value, key_base64: keyBytes, value_base64: valueBytes, headers }) =>
-      post(path`/api/dead-letters/${topic}/edit`, { partition, offset, to, headers, ...(keyBytes === undefined ? { key } : { key_base64: keyBytes }), ...(valueBytes === undefined ? { value } : { value_base64: valueBytes }) })} />`;
+  const goal = html`<${TopicField} label="To topic" value=${to} onInput=${setTo} />`;
+  return html`<${ProduceDialog} topic=${to} like=${like} title="Edit and replay" verb="Replay" ready=${to !== ""} goal=${goal} onClose=${onClose} done=${`The letter was replayed to ${to}`}
+    send=${({ key, value, headers }, headersToo) =>
+      post(path`/api/dead-letters/${topic}/edit`, { partition, offset, to, key, value, ...(headersToo && { headers }) })} />`;
 }
 
 function Job({ id, onEnd }) {

@@ -16,14 +16,15 @@ function part(name, text, isNull, before, datum) {
   return { [name]: text };
 }
 
-export function ProduceDialog({ topic, like, onClose, title, verb = "Produce", send, done }) {
+export function ProduceDialog({ topic, like, onClose, title, verb = "Produce", ready = true, goal, send, done }) {
   const before = { key: like?.key ? like.key.text : "", value: like?.value ? pretty(like.value) : "" };
   const [key, setKey] = useState(before.key);
   const [keyNull, setKeyNull] = useState(!like?.key);
   const [value, setValue] = useState(before.value);
   const [valueNull, setValueNull] = useState(Boolean(like) && like.value === null);
   const [partition, setPartition] = useState("");
-  const [headers, setHeaders] = useState(like?.headers?.map(({ name, value: datum }) => ({ name, value: datum?.text ?? "", isNull: datum === null, before: datum })) ?? []);
+  const [given] = useState(() => like?.headers?.map(({ name, value: datum }) => ({ name, value: datum?.text ?? "", isNull: datum === null, before: datum })) ?? []);
+  const [headers, setHeaders] = useState(given);
   const set = (i, change) => setHeaders(headers.map((header, j) => (i === j ? { ...header, ...change } : header)));
   const body = () => ({
     ...part("key", key, keyNull, before.key, like?.key),
@@ -38,15 +39,18 @@ export function ProduceDialog({ topic, like, onClose, title, verb = "Produce", s
     title=${title ?? `Produce to ${topic}`}
     verb=${verb}
     wide
+    ready=${ready}
     command=${send ? null : command}
-    run=${() => (send ? send(body()) : post(path`/api/topics/${topic}/records`, body()))}
+    run=${() => (send ? send(body(), headers !== given) : post(path`/api/topics/${topic}/records`, body()))}
     done=${done ?? ((result) => `Written to ${topic}-${result.records[0].partition} at offset ${result.records[0].offset}`)}
     onClose=${onClose}
   >
+    ${goal}
     <${Field} label="Key"><input value=${key} disabled=${keyNull} spellcheck=${false} class="mono" onInput=${(event) => setKey(event.currentTarget.value)} /><//>
     <${Check} label="No key (null)" checked=${keyNull} onChange=${setKeyNull} />
     <${Field} label="Value"><textarea rows="10" value=${value} disabled=${valueNull} spellcheck=${false} onInput=${(event) => setValue(event.currentTarget.value)}></textarea><//>
     <${Check} label="No value (null, a tombstone)" checked=${valueNull} onChange=${setValueNull} />
+    ${like?.masked && html`<p class="notice-box">Fields of this record are hidden here. A part ${send ? "that you change" : "with such a field"} is written with *** in their place.${send ? "" : " “Copy to a topic” takes the record whole."}</p>`}
     ${changedForm && html`<p class="notice-box">The ${changedForm[0]} was ${like[changedForm[0]].format}. What you wrote is sent as text; left as it was, its bytes are sent.</p>`}
     <fieldset class="plain stack tight">
       <legend class="small muted">Headers</legend>
@@ -59,7 +63,7 @@ export function ProduceDialog({ topic, like, onClose, title, verb = "Produce", s
       )}
       <div><button type="button" class="button" onClick=${() => setHeaders([...headers, EMPTY])}>Add a header</button></div>
     </fieldset>
-    <${Field} label="Partition" hint="Empty: by the key"><input type="number" min="0" value=${partition} onInput=${(event) => setPartition(event.currentTarget.value)} /><//>
+    ${!send && html`<${Field} label="Partition" hint="Empty: by the key"><input type="number" min="0" value=${partition} onInput=${(event) => setPartition(event.currentTarget.value)} /><//>`}
   <//>`;
 }
 
