@@ -1,11 +1,12 @@
 """JSON as Java's registry reads and prints it, so that one schema has one text on both.
 
-Numbers print as Java prints them (`1.0E10`), strings escape only what JSON requires, an object keeps its order and the last
-of two equal keys wins.
+Numbers print as Java prints them, in Avro as doubles (`1.0E10`), in JSON Schema as decimals (`1E+10`). Strings escape only what
+JSON requires, an object keeps its order and the last of two equal keys wins.
 """
 
 from __future__ import annotations
 
+import decimal
 import json
 import math
 import re
@@ -21,16 +22,33 @@ _ESCAPED = re.compile(r'["\\\x00-\x1f]')
 _SHORT: Final = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
 
 
-def loads(text: str, *, comments: bool = False) -> Json:
-    """The value of a JSON text. InvalidSchema says where it is none. `comments` takes what Avro's own parser skips."""
+class Decimal(float):
+    """A number that prints as Java prints it as a BigDecimal: 1.10 and 1E+400 stay so."""
+
+    __slots__ = ("text",)
+    text: str
+
+    def __new__(cls, literal: str) -> Decimal:
+        number = super().__new__(cls, literal)
+        try:
+            found = decimal.Decimal(literal)
+        except decimal.InvalidOperation:
+            raise ValueError(f"the exponent of {literal[:100]} is too large") from None
+        number.text = str(found if found else abs(found))
+        return number
+
+
+def loads(text: str, *, comments: bool = False, number: type[float] = float) -> Json:
+    """The value of a JSON text. InvalidSchema says where it is none. `comments` takes what Avro's own parser skips, `number`
+    is what a number that is no integer becomes."""
     require_json_nesting(text)
     try:
-        value = _loads(text)
+        value = _loads(text, number)
     except ValueError as error:
         if not (comments and "/" in text):
             raise InvalidSchema(f"not JSON: {error}") from None
         try:
-            value = _loads(_COMMENT.sub(lambda found: found[1] or " ", text))
+            value = _loads(_COMMENT.sub(lambda found: found[1] or " ", text), number)
         except ValueError as second:
             raise InvalidSchema(f"not JSON: {second}") from None
     except RecursionError:
@@ -43,8 +61,8 @@ def loads(text: str, *, comments: bool = False) -> Json:
     return value
 
 
-def _loads(text: str) -> Json:
-    value: Json = json.loads(text, parse_constant=_refuse_constant)
+def _loads(text: str, number: type[float]) -> Json:
+    value: Json = json.loads(text, parse_float=number, parse_constant=_refuse_constant)
     return value
 
 
@@ -62,6 +80,8 @@ def dumps(value: Json) -> str:
         return "true" if value else "false"
     if isinstance(value, int):
         return str(value)
+    if isinstance(value, Decimal):
+        return value.text
     if isinstance(value, float):
         return _double(value)
     if isinstance(value, list):

@@ -17,7 +17,7 @@ from referencing.exceptions import Unresolvable
 from ottla.schemas.json_schema.compatibility import Comparison
 from ottla.schemas.json_schema.dialects import dialect_of
 from ottla.schemas.json_schema.located import REFERENCES, Located
-from ottla.schemas.json_text import Json, dumps, loads, ordered
+from ottla.schemas.json_text import Decimal, Json, dumps, loads, ordered
 from ottla.schemas.limits import require_depth
 from ottla.schemas.model import JSON, Incompatibility, InvalidSchema, ParsedSchema, Reference, ResolvedReference
 
@@ -97,7 +97,7 @@ def _base(value: object) -> str:
 
 
 def _schema(text: str, lenient: bool) -> Json:
-    value = loads(text)
+    value = loads(text, number=Decimal)
     if not isinstance(value, dict | bool):
         raise InvalidSchema("a JSON Schema is an object, true or false")
     dialect = dialect_of(value)

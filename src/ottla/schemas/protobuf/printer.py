@@ -48,7 +48,7 @@ class _Printer:
         ]
         for section in sections:
             if section:
-                out += ["\n", *section] if out else section
+                out += ["\n", *section]
         return "".join(out)
 
     def _sorted(self, lines: Iterable[str]) -> list[str]:

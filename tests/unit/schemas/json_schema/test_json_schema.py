@@ -16,10 +16,31 @@ from ottla.schemas.parsing import parse
 def test_sr05_the_text_keeps_its_order_and_numbers_are_java_s() -> None:
     assert (
         parse(JSON, '{ "type" : "number", "maximum" : 1e10, "$id": "é" }').canonical
-        == '{"type":"number","maximum":1.0E10,"$id":"é"}'
+        == '{"type":"number","maximum":1E+10,"$id":"é"}'
     )
     assert parse(JSON, "true").canonical == "true"
     assert parse(JSON, '{"title": "T"}').name == "T"
+
+
+@pytest.mark.parametrize(
+    ("written", "stored"),
+    [
+        ("1.10", "1.10"),
+        ("1e2", "1E+2"),
+        ("1e400", "1E+400"),
+        ("-0.0", "0.0"),
+        ("0.0000001", "1E-7"),
+        ("12345678901234567890", "12345678901234567890"),
+    ],
+)
+def test_sr05_a_number_keeps_its_digits(written: str, stored: str) -> None:
+    """As a BigDecimal of Java prints it."""
+    assert parse(JSON, '{"minimum":' + written + "}").canonical == '{"minimum":' + stored + "}"
+
+
+def test_sr11_a_number_that_no_program_can_hold() -> None:
+    with pytest.raises(InvalidSchema, match="exponent"):
+        parse(JSON, '{"minimum":1e99999999999999999999}')
 
 
 def test_sr05_normalized_orders_keys() -> None:
