@@ -54,7 +54,9 @@ def test_sr01_reads_bodies_of_known_types(client: Client, subject: str, content_
 
 def test_sr01_unknown_fields_are_ignored_and_metadata_kept(client: Client, subject: str) -> None:
     metadata = {"properties": {"owner": "ada"}}
-    rules = {"domainRules": [{"name": "r", "kind": "CONDITION", "type": "CEL", "mode": "WRITE", "expr": "true"}]}
+    rules = {
+        "domainRules": [{"name": "r", "kind": "CONDITION", "mode": "WRITE", "type": "CEL", "expr": "true", "disabled": False}]
+    }
     schema_id = client.register(subject, STRING, metadata=metadata, ruleSet=rules, nonsense=1)
     assert client.get(f"/subjects/{subject}/versions/1") == {
         "subject": subject,
@@ -206,6 +208,26 @@ def test_look_up(client: Client, subject: str) -> None:
     client.call("DELETE", f"/subjects/{subject}")
     assert client.error("POST", f"/subjects/{subject}", {"schema": STRING}) == 40401
     assert client.call("POST", f"/subjects/{subject}?deleted=true", {"schema": STRING})[0] == 200
+
+
+def test_look_up_of_nothing_and_of_types_that_do_not_exist(client: Client, subject: str) -> None:
+    assert client.error("POST", f"/subjects/{subject}", {}) == 40401
+    client.register(subject, STRING)
+    assert client.error("POST", f"/subjects/{subject}", {"schema": " "}) == 40403
+    assert client.error("POST", f"/compatibility/subjects/{subject}/versions/latest", {}) == 42201
+    assert client.error("POST", f"/subjects/{subject}/versions", {"schema": STRING, "schemaType": "avro"}) == 42201
+    assert client.error("GET", "/schemas/ids/-1") == 40403
+
+
+def test_sr07_a_reference_to_the_latest_version_is_stored_with_its_number(client: Client, subject: str) -> None:
+    client.register(f"{subject}-r", {"type": "record", "name": "R", "fields": []})
+    schema = {"type": "record", "name": "S", "fields": [{"name": "r", "type": "R"}]}
+    references = [{"name": "R", "subject": f"{subject}-r", "version": -1}]
+    schema_id = client.register(subject, schema, references=references)
+    assert client.get(f"/subjects/{subject}/versions/1")["references"] == [{**references[0], "version": 1}]
+    assert client.register(subject, schema, references=references) == schema_id, "it is the same schema"
+    client.register(f"{subject}-r", {"type": "record", "name": "R", "fields": [], "doc": "new"})
+    assert client.get(f"/subjects/{subject}-r/versions/2/referencedby") == []
 
 
 def test_ids_tell_their_subjects_and_versions(client: Client, subject: str) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 from tests.registry.conftest import Client
 
 STRING = '"string"'
-RULE = {"name": "checkId", "kind": "CONDITION", "type": "CEL", "mode": "WRITE", "expr": "message.id > 0"}
-OTHER = {"name": "other", "kind": "CONDITION", "type": "CEL", "mode": "READ", "expr": "true"}
+RULE = {"name": "checkId", "kind": "CONDITION", "mode": "WRITE", "type": "CEL", "expr": "message.id > 0", "disabled": False}
+OTHER = {"name": "other", "kind": "CONDITION", "mode": "READ", "type": "CEL", "expr": "true", "disabled": False}
 
 
 def fields(*names: str) -> str:
@@ -154,3 +154,30 @@ def test_fields_are_validated_if_the_config_says_so(client: Client, subject: str
     assert client.register(subject, fields("a", "x"))
     body = {"schema": json.dumps({"type": "object", "properties": {"$$a": {}}}), "schemaType": "JSON"}
     assert client.error("POST", f"/subjects/{subject}-3/versions", body) == 42201
+
+
+def test_metadata_and_rules_have_one_form(client: Client, subject: str) -> None:
+    """Whatever the order that a client sends them in: they belong to the GUID of a schema."""
+    rule = {"type": "CEL", "name": "r", "tags": ["b", "a", "b"], "params": {"z": "1", "a": "2"}}
+    metadata = {"sensitive": ["z", "a"], "properties": {"z": "1", "a": "2"}, "tags": {"b": ["y", "x"], "a": ["x"]}, "nonsense": 1}
+    first = client.register(subject, STRING, metadata=metadata, ruleSet={"enableAt": "CLIENT", "domainRules": [rule]})
+    assert json.dumps(version(client, subject, 1)) == json.dumps({
+        "version": 1,
+        "metadata": {"tags": {"a": ["x"], "b": ["x", "y"]}, "properties": {"a": "2", "z": "1"}, "sensitive": ["a", "z"]},
+        "ruleSet": {
+            "domainRules": [
+                {
+                    "name": "r", "kind": "TRANSFORM", "mode": "WRITEREAD", "type": "CEL", "tags": ["a", "b"],
+                    "params": {"a": "2", "z": "1"}, "disabled": False,
+                }
+            ],
+            "enableAt": "CLIENT",
+        },
+    })  # fmt: skip
+    other = {"tags": {"b": ["x", "y"], "a": ["x"]}, "properties": {"a": "2", "z": "1"}, "sensitive": ["a", "z"]}
+    assert client.register(subject, STRING, metadata=other) == first
+    for wrong in ({"kind": "X"}, {"tags": "a"}, {"params": {"a": 1}}, {"disabled": 1}, {"expr": 1}):
+        body = {"schema": STRING, "ruleSet": {"domainRules": [{**rule, **wrong}]}}
+        assert client.error("POST", f"/subjects/{subject}/versions", body) == 42210
+    body = {"schema": STRING, "ruleSet": {"enableAt": "NOWHERE"}}
+    assert client.error("POST", f"/subjects/{subject}/versions", body) == 42210

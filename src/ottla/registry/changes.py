@@ -22,6 +22,7 @@ from ottla.registry.log_format import (
     LogKey,
     LogRecord,
     SchemaVersion,
+    config_document,
     json_bytes,
     key_bytes,
     schema_value,
@@ -180,7 +181,7 @@ def set_config(state: State, subject: str | None, changes: Mapping[str, Any]) ->
         raise errors.invalid_level()
     _check_writable(state, subject)
     merged = {**(state.config(subject) or {}), **changes}
-    config = {name: value for name, value in merged.items() if value is not None}
+    config = config_document({name: value for name, value in merged.items() if value not in (None, "")})
     return Change([_settings_record(state, CONFIG, subject, config)], config)
 
 
@@ -190,7 +191,7 @@ def delete_config(state: State, subject: str | None) -> Change[dict[str, Any]]:
     if old is None and subject is not None:
         raise errors.subject_not_found(subject)
     _check_writable(state, subject)
-    before = state.config_in_scope(None) if subject is None else dict(old or {})
+    before = state.config_in_scope(subject)
     return Change(_removal(state, LogKey(CONFIG, subject)) if old is not None else [], before)
 
 

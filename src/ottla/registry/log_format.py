@@ -26,6 +26,10 @@ NOOP: Final = "NOOP"
 
 TENANT: Final = "default"
 _KNOWN: Final = frozenset({SCHEMA, CONFIG, MODE, DELETE_SUBJECT, CLEAR_SUBJECT, CONTEXT, NOOP})
+_CONFIG_FIELDS: Final = (
+    "alias", "aliasForDeks", "normalize", "validateFields", "validateNewSchemas", "validateRules", "compatibilityLevel",
+    "compatibilityPolicy", "compatibilityGroup", "defaultMetadata", "overrideMetadata", "defaultRuleSet", "overrideRuleSet",
+)  # fmt: skip
 _INT32_MAX: Final = 0x7FFFFFFF
 
 _SCHEMA_KEY: Final = re.compile(
@@ -98,6 +102,12 @@ def schema_value(version: SchemaVersion) -> bytes:
     fields["schema"] = version.text
     fields["deleted"] = version.deleted
     return json_bytes(fields)
+
+
+def config_document(config: Document) -> dict[str, Any]:
+    """A config with its fields in Confluent's order; those that this registry does not know come last."""
+    names = [*(name for name in _CONFIG_FIELDS if name in config), *(name for name in config if name not in _CONFIG_FIELDS)]
+    return {name: config[name] for name in names}
 
 
 def reference_document(reference: Reference) -> dict[str, Any]:

@@ -25,7 +25,10 @@ _MIGRATION: Final = ("UPGRADE", "DOWNGRADE", "UPDOWN")
 _USE: Final = ("WRITE", "READ", "WRITEREAD")
 _RULES: Final = {"migrationRules": _MIGRATION, "domainRules": _USE, "encodingRules": _USE}
 """The kinds of rules, and the modes that those of a kind may have."""
+_KINDS: Final = ("TRANSFORM", "CONDITION")
+_ENVIRONMENTS: Final = ("NONE", "ALL", "SERVER", "GATEWAY", "CLIENT")
 _RULE_NAME: Final = re.compile(r"[^\W\d][\w-]{0,255}")
+_METADATA_FIELDS: Final = ("tags", "properties", "sensitive")
 INHERITED: Final = ("defaultMetadata", "overrideMetadata", "defaultRuleSet", "overrideRuleSet")
 
 
@@ -70,6 +73,38 @@ def in_group(config: Document, new: SchemaVersion, earlier: SchemaVersion) -> bo
     return not isinstance(group, str) or property_of(new.metadata, group) == property_of(earlier.metadata, group)
 
 
+def canonical_metadata(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The one form of the metadata of a request: names and lists in order, as Confluent's registry stores them."""
+    tags, properties, sensitive = (given.get(name) for name in _METADATA_FIELDS)
+    found = {
+        "tags": {name: sorted(set(tags[name])) for name in sorted(tags)} if tags else None,
+        "properties": dict(sorted(properties.items())) if properties else None,
+        "sensitive": sorted(set(sensitive)) if sensitive else None,
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def canonical_rules(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The one form of the rule set of a request."""
+    found: dict[str, Any] = {kind: [_canonical_rule(rule) for rule in given.get(kind) or ()] for kind in _RULES}
+    found["enableAt"] = given.get("enableAt")
+    return {name: value for name, value in found.items() if value}
+
+
+def _canonical_rule(rule: Mapping[str, Any]) -> dict[str, Any]:
+    found = {
+        "name": rule["name"],
+        "doc": rule.get("doc"),
+        "kind": rule.get("kind") or "TRANSFORM",
+        "mode": rule.get("mode") or "WRITEREAD",
+        "type": rule["type"],
+        "tags": sorted(set(rule.get("tags") or ())),
+        "params": dict(sorted((rule.get("params") or {}).items())),
+        **{name: rule.get(name) for name in ("expr", "onSuccess", "onFailure")},
+    }
+    return {**{name: value for name, value in found.items() if value}, "disabled": rule.get("disabled") is True}
+
+
 def trouble_of_metadata(given: Mapping[str, Any]) -> str | None:
     """What is wrong with the metadata of a request."""
     for name, of_value in (("tags", _is_texts), ("properties", _is_text)):
@@ -83,6 +118,8 @@ def trouble_of_metadata(given: Mapping[str, Any]) -> str | None:
 def trouble_of_rules(given: Mapping[str, Any]) -> str | None:
     """What is wrong with the rule set of a request. The expressions of rules are for those who run them."""
     names: set[str] = set()
+    if given.get("enableAt") is not None and given["enableAt"] not in _ENVIRONMENTS:
+        return f"enableAt is {given['enableAt']}, and may be {', '.join(_ENVIRONMENTS)}"
     for kind, modes in _RULES.items():
         rules = given.get(kind)
         if rules is None:
@@ -110,6 +147,22 @@ def _trouble_of_rule(rule: Mapping[str, Any], modes: Sequence[str]) -> str | Non
     several = [name for name in ("onSuccess", "onFailure") if _is_text(rule.get(name)) and "," in rule[name]]
     if several and mode not in ("WRITEREAD", "UPDOWN"):
         return f"{several[0]} has two actions, which only WRITEREAD and UPDOWN have"
+    if (rule.get("kind") or "TRANSFORM") not in _KINDS:
+        return f"its kind is {rule['kind']}, and may be {', '.join(_KINDS)}"
+    return _trouble_of_shape(rule)
+
+
+def _trouble_of_shape(rule: Mapping[str, Any]) -> str | None:
+    for name in ("doc", "expr", "onSuccess", "onFailure"):
+        if rule.get(name) is not None and not _is_text(rule[name]):
+            return f"its {name} is not text"
+    if rule.get("tags") is not None and not _is_texts(rule["tags"]):
+        return "its tags are not a list of text"
+    params = rule.get("params")
+    if params is not None and not (isinstance(params, dict) and all(map(_is_text, params.values()))):
+        return "its params are not an object of text"
+    if rule.get("disabled") is not None and not isinstance(rule["disabled"], bool):
+        return "its disabled is neither true nor false"
     return None
 
 

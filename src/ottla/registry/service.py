@@ -181,7 +181,21 @@ class Registry:
 
     async def find(self, subject: str, request: SchemaRequest, *, normalize: bool, deleted: bool) -> SchemaVersion | None:
         """The version of the subject that is this schema."""
-        schema = await self._canonical_schema(subject, self._completed(subject, request), normalize)
+        if not request.text.strip():
+            return None
+        try:
+            return await self._find(subject, request, normalize, deleted, lenient=False)
+        except errors.RegistryError:
+            # What this registry refuses another one may have let in.
+            found = await self._find(subject, request, normalize, deleted, lenient=True)
+            if found is None:
+                raise
+            return found
+
+    async def _find(
+        self, subject: str, request: SchemaRequest, normalize: bool, deleted: bool, *, lenient: bool
+    ) -> SchemaVersion | None:
+        schema = await self._canonical_schema(subject, request, normalize, lenient=lenient)
         found = await self._registered(_tidy(schema), deleted=deleted)
         latest = self.state.latest(subject)
         if found is not None or latest is None:
@@ -226,7 +240,9 @@ class Registry:
         self, subject: str, request: SchemaRequest, earlier: Sequence[SchemaVersion], *, normalize: bool
     ) -> Verdict:
         """Whether a schema may follow these versions, by the level of the subject."""
-        return await self.verdict(await self._canonical_schema(subject, self._completed(subject, request), normalize), earlier)
+        if not request.text.strip():
+            raise errors.invalid_schema("Empty schema")
+        return await self.verdict(await self._canonical_schema(subject, request, normalize), earlier)
 
     async def verdict(self, schema: SchemaVersion, earlier: Sequence[SchemaVersion]) -> Verdict:
         level, config = self.state.level(schema.subject), self.state.config_in_scope(schema.subject)
@@ -259,9 +275,12 @@ class Registry:
             raise errors.invalid_schema("Empty schema")
         return replace(request, schema_type=latest.schema_type, text=latest.text, references=latest.references)
 
-    async def _canonical_schema(self, subject: str, request: SchemaRequest, normalize: bool) -> SchemaVersion:
+    async def _canonical_schema(
+        self, subject: str, request: SchemaRequest, normalize: bool, *, lenient: bool = False
+    ) -> SchemaVersion:
+        """The schema of a request. `lenient` does not check names and defaults."""
         normalize = normalize or self.state.config_in_scope(subject).get("normalize") is True
-        text = SchemaText(request.schema_type, request.text, resolve(self.state, subject, request.references))
+        text = SchemaText(request.schema_type, request.text, resolve(self.state, subject, request.references), lenient)
         described = await self._describe(text, normalize=normalize)
         if self.state.config_in_scope(subject).get("validateFields") is True and not changes.imports(self.state, subject):
             trouble = metadata.trouble_of_fields(described.schema_type, described.fields)
@@ -273,7 +292,7 @@ class Registry:
             request.id,
             described.schema_type,
             described.canonical,
-            request.references,
+            tuple(self._numbered(subject, request.references)),
             metadata=request.metadata,
             rule_set=request.rule_set,
         )
@@ -305,14 +324,19 @@ class Registry:
     async def _means_the_same(self, schema: SchemaVersion, known: SchemaVersion) -> bool:
         """Whether two schemas differ in the form of their references at most: version -1 is the latest, and the Avro schemas that
         a client's serializer sends have what they refer to in their text."""
-        if self._numbered(schema) == self._numbered(known):
+        if self._targets(schema) == self._targets(known):
             return schema.text == known.text
         return not schema.references and schema.schema_type == AVRO and schema.text == await self._inlined(known)
 
-    def _numbered(self, schema: SchemaVersion) -> list[Reference]:
-        """The references, the latest version by its number."""
+    def _targets(self, schema: SchemaVersion) -> list[Reference]:
+        """The references, each with the full name and the number of what it means."""
         targets = [(each, self.state.target(schema.subject, each)) for each in schema.references]
         return [each if found is None else Reference(each.name, found.subject, found.version) for each, found in targets]
+
+    def _numbered(self, subject: str, references: Sequence[Reference]) -> list[Reference]:
+        """The references of a schema, the latest version by its number."""
+        latest = [(each, self.state.target(subject, each) if each.version == -1 else None) for each in references]
+        return [each if found is None else replace(each, version=found.version) for each, found in latest]
 
     async def _inlined(self, known: SchemaVersion) -> str:
         """The text of an Avro schema with what it refers to."""

@@ -15,6 +15,7 @@ from ottla.registry.log_format import (
     LogKey,
     SchemaVersion,
     Skipped,
+    config_document,
     key_bytes,
     read_record,
     schema_value,
@@ -100,3 +101,22 @@ def test_sr11_what_is_no_record_is_named(key: bytes | None, value: bytes | None)
 
 def test_sr14_unknown_kinds_are_skipped_silently() -> None:
     assert read_record(b'{"keytype":"ASSOC","magic":0}', b"{}") == Skipped(None)
+
+
+def test_sr13_the_fields_of_a_config_have_confluent_s_order() -> None:
+    config = {
+        "other": 1,
+        "overrideRuleSet": {},
+        "compatibilityLevel": "FULL",
+        "normalize": True,
+        "compatibilityGroup": "g",
+        "alias": "a",
+    }
+    assert list(config_document(config)) == [
+        "alias",
+        "normalize",
+        "compatibilityLevel",
+        "compatibilityGroup",
+        "overrideRuleSet",
+        "other",
+    ]

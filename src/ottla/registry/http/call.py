@@ -13,7 +13,7 @@ from starlette.requests import Request
 from ottla.registry import errors, subjects
 from ottla.registry.errors import RegistryError
 from ottla.registry.log_format import read_references
-from ottla.registry.metadata import trouble_of_metadata, trouble_of_rules
+from ottla.registry.metadata import canonical_metadata, canonical_rules, trouble_of_metadata, trouble_of_rules
 from ottla.registry.service import Registry, SchemaRequest
 from ottla.schemas.model import AVRO, SCHEMA_TYPES
 
@@ -26,13 +26,15 @@ def not_found() -> RegistryError:
     return RegistryError(404, "HTTP 404 Not Found")
 
 
-def check_metadata(name: str, value: object) -> None:
-    """Refuse metadata and rules that cannot be, by the name of the field that they are in."""
-    if isinstance(value, dict):
-        is_metadata = name.lower().endswith("metadata")
-        trouble = trouble_of_metadata(value) if is_metadata else trouble_of_rules(value)
-        if trouble is not None:
-            raise RegistryError(400, trouble) if is_metadata else errors.invalid_rules(trouble)
+def checked(name: str, value: Any) -> Any:
+    """A field of a request: metadata and rules in their one form. RegistryError if they cannot be."""
+    if not isinstance(value, dict):
+        return value
+    is_metadata = name.lower().endswith("metadata")
+    trouble = trouble_of_metadata(value) if is_metadata else trouble_of_rules(value)
+    if trouble is not None:
+        raise RegistryError(400, trouble) if is_metadata else errors.invalid_rules(trouble)
+    return canonical_metadata(value) if is_metadata else canonical_rules(value)
 
 
 def decoded(segment: bytes) -> str:
@@ -88,7 +90,8 @@ class Call:
     @property
     def schema_id(self) -> int:
         text = self.segments["id"]
-        if not text.isascii() or not text.isdecimal() or int(text) > _VERSION_MAX:
+        digits = text.removeprefix("-")
+        if not digits.isascii() or not digits.isdecimal() or int(digits) > _VERSION_MAX:
             raise not_found()
         return int(text)
 
@@ -146,7 +149,7 @@ class Call:
             raise RegistryError(400, "schemaType is not text")
         if references is None:
             raise RegistryError(400, "references are objects with name, subject and version")
-        schema_type = (schema_type or AVRO).upper()
+        schema_type = AVRO if schema_type is None else schema_type
         if schema_type not in SCHEMA_TYPES:
             raise errors.invalid_schema(f"Invalid schema type {schema_type}: it is one of {', '.join(SCHEMA_TYPES)}")
         return SchemaRequest(
@@ -173,5 +176,5 @@ class Call:
         value = document.get(name)
         if value is not None and not isinstance(value, dict):
             raise RegistryError(400, f"{name} is not an object")
-        check_metadata(name, value)
-        return value
+        found: dict[str, Any] | None = checked(name, value)
+        return found

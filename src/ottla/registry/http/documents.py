@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ottla.registry.log_format import SchemaVersion, reference_document
+from ottla.registry.log_format import SchemaVersion, config_document, reference_document
 from ottla.registry.state import guid_of
 from ottla.schemas.model import AVRO
 
@@ -56,7 +56,7 @@ def _properties(version: SchemaVersion) -> dict[str, Any]:
 
 
 def of_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    return dict(config)
+    return config_document(config)
 
 
 def of_changed_config(config: Mapping[str, Any]) -> dict[str, Any]:

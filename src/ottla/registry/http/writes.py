@@ -7,7 +7,7 @@ from typing import Any, Final
 from ottla.registry import errors, subjects
 from ottla.registry.errors import RegistryError
 from ottla.registry.http import documents
-from ottla.registry.http.call import Call, check_metadata
+from ottla.registry.http.call import Call, checked
 from ottla.registry.service import NotLeading
 from ottla.registry.state import FORWARD, MODES
 from ottla.schemas.compatibility import POLICIES
@@ -70,8 +70,7 @@ async def set_config(call: Call) -> object:
         if name in document:
             if document[name] is not None and not isinstance(document[name], kind):
                 raise RegistryError(400, f"{name} is not a {kind.__name__}")
-            check_metadata(name, document[name])
-            changes[name] = document[name]
+            changes[name] = checked(name, document[name])
     if (policy := changes.get("compatibilityPolicy")) is not None:
         changes["compatibilityPolicy"] = policy = policy.upper()
         if policy not in POLICIES:
