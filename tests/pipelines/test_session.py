@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from ottla.pipelines import PipelineError, session
 from ottla.pipelines.data_source import read_limits
 from ottla.pipelines.project import override, read
 
+JAVA = "spark.driver.extraJavaOptions"
 KUBERNETES = "k8s://https://10.0.0.1:6443"
 
 
@@ -151,3 +153,16 @@ def test_spark_4_1_is_told_that_available_now_is_more_than_one_batch(monkeypatch
     for known in (True, False):
         monkeypatch.setattr(read_limits, "ARE_KNOWN", known)
         assert session.settings("local[2]", {}).get(wrapper) == (None if known else "true")
+
+
+@pytest.mark.parametrize(
+    ("given", "kept", "is_quiet"),
+    [({}, "", True), ({JAVA: "-Xss4m"}, "-Xss4m ", True), ({JAVA: "-Dlog4j2.configurationFile=mine.xml"}, "", False)],
+    ids=["none", "other", "log"],
+)
+def test_options_of_java_leave_sparks_log_quiet(given: dict[str, str], kept: str, is_quiet: bool) -> None:
+    found = session.settings("local[2]", given)[JAVA]
+    if is_quiet:
+        assert re.fullmatch(re.escape(kept) + r"-Dlog4j2\.configurationFile=file:\S+", found)
+    else:
+        assert found == given[JAVA]

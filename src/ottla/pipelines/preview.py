@@ -7,8 +7,11 @@ sees no more than these records. A flow that reads the topic of another gets wha
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from ottla.client.blocking import Client
@@ -63,6 +66,25 @@ def preview(
     if any(row.get(UNMET) for row in rows):
         columns.append(UNMET)
     return Preview(flow.name, columns, [{name: row[name] for name in columns} for row in rows], looking.read, unparsed)
+
+
+def plain(value: Any) -> Any:
+    """A value of a row as JSON has it: times as in a topic, bytes as text, in base64 if they are none."""
+    if isinstance(value, datetime):
+        text = value.isoformat(timespec="microseconds" if value.microsecond % 1000 else "milliseconds")
+        return text.replace("+00:00", "Z")
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return b64encode(value).decode()
+    if isinstance(value, dict):
+        return {str(plain(name)): plain(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [plain(each) for each in value]
+    if isinstance(value, Decimal):
+        return float(value)
+    return value if isinstance(value, str | int | float | None) else str(value)
 
 
 class _Looking:

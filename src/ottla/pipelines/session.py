@@ -42,6 +42,7 @@ _DEFAULTS = {
     # where the default writes two, the second with a checksum; Spark itself adds checksums to state.
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
 }
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _LOCAL = {
     "spark.sql.shuffle.partitions": "4",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -119,13 +120,13 @@ def settings(master: str, conf: Mapping[str, str]) -> dict[str, str]:
     """All settings of Spark: the defaults, the user's, then the fixed ones."""
     from ottla.pipelines.data_source.read_limits import ARE_KNOWN
 
-    quiet = {} if "spark.driver.extraJavaOptions" in conf else _quiet_logs()
+    java = conf.get(_JAVA_OPTIONS, "")
     return {
         **_DEFAULTS,
         **(_LOCAL if is_local(master) else {}),
         **({} if ARE_KNOWN else _WITHOUT_LIMITS),
-        **quiet,
         **conf,
+        _JAVA_OPTIONS: java if "log4j" in java else f"{java} {_quiet_logs()}".strip(),
         **_FORCED,
     }
 
@@ -143,8 +144,8 @@ def is_local(master: str) -> bool:
     return master.startswith("local")
 
 
-def _quiet_logs() -> dict[str, str]:
-    """Settings that limit Spark's log on stderr to errors which the pipeline does not report itself."""
+def _quiet_logs() -> str:
+    """The option of Java that limits Spark's log on stderr to errors which the pipeline does not report itself."""
     file = Path(tempfile.gettempdir()) / f"ottla-log4j2-{os.getuid()}.properties"
     text = (
         "rootLogger.level = error\nrootLogger.appenderRef.stderr.ref = console\n"
@@ -171,7 +172,7 @@ def _quiet_logs() -> dict[str, str]:
         draft = file.with_suffix(f".{os.getpid()}")
         draft.write_text(text)
         draft.replace(file)
-    return {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{file}"}
+    return f"-Dlog4j2.configurationFile=file:{file}"
 
 
 def package() -> str:

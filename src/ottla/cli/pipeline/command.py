@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ottla.cli.failure import EXIT_USAGE, Failure
+from ottla.cli.forms import cell_text
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, CommandConfig, Commands, Json, Yes, parse_pairs
 from ottla.cli.output import counted, note, print_document, print_table
 from ottla.cli.parameters import with_option_groups
@@ -291,7 +292,8 @@ def run_cases(
                     print(f"    {line}")
     if failed:
         raise Failure(
-            f"{len(failed)} of {counted(len(outcomes), 'case')} differ: {', '.join(failed)}", "--update accepts what was found"
+            f"not as expected: {', '.join(failed)} ({len(failed)} of {counted(len(outcomes), 'case')})",
+            "--update accepts what was found",
         )
 
 
@@ -374,6 +376,7 @@ def preview(
     with _explained():
         from ottla.cli.pipeline.running import spark_session
         from ottla.pipelines import preflight, topics
+        from ottla.pipelines.preview import plain
         from ottla.pipelines.preview import preview as look
 
         preflight.check_java()
@@ -383,7 +386,7 @@ def preview(
         with spark_session(project, ship=project.ship) as spark:
             found = [look(spark, project, plan, each, rows_max=rows, records_max=records) for each in chosen]
     if json_output:
-        print_document({"pipeline": project.name, "flows": [asdict(each) for each in found]})
+        print_document({"pipeline": project.name, "flows": [plain(asdict(each)) for each in found]})
         return
     for each in found:
         read = ", ".join(f"{counted(count, 'record')} of {source}" for source, count in each.read.items())
@@ -391,7 +394,8 @@ def preview(
         for reason, count in each.unparsed.items():
             note(f"{counted(count, 'record')} of its sources: {reason}")
         if each.rows:
-            print_table(each.columns, [[row[name] for name in each.columns] for row in each.rows], none="-")
+            cells = [[plain(row[name]) for name in each.columns] for row in each.rows]
+            print_table(each.columns, [[None if cell is None else cell_text(cell) for cell in row] for row in cells], none="-")
 
 
 @app.add("status")
