@@ -101,12 +101,12 @@ async def _until_told(brokers: Brokers, service: Exporter, listen: str) -> None:
         port = await server.listen(host, port)
     except OSError as error:
         raise Failure(f"cannot listen on {listen}: {error.strerror or error}", "choose another address with --listen") from None
-    address = listen.rpartition(":")[0] or "127.0.0.1"
-    logging.getLogger("ottla.exporter").info("Metrics of %s at http://%s:%d/metrics", brokers, address, port)
     loop = asyncio.get_running_loop()
     rounds = loop.create_task(service.run())
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, rounds.cancel)
+    address = listen.rpartition(":")[0] or "127.0.0.1"
+    logging.getLogger("ottla.exporter").info("Metrics of %s at http://%s:%d/metrics", brokers, address, port)
     with contextlib.suppress(asyncio.CancelledError):
         await rounds
     server.close()

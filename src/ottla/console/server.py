@@ -60,8 +60,7 @@ def serve(settings: ConsoleSettings, owner: int | None = None) -> None:
             raise Failure(f"the TLS certificate or key cannot be used: {error}", "see --tls-cert and --tls-key") from None
     host, port = listening.getsockname()[:2]
     url = ConsoleSettings(settings.bootstrap_servers, host=host, port=port, tls_certificate=settings.tls_certificate).url
-    logger.info("Console of %s at %s", console.cluster.brokers, url)
-    run(_until_told(_Server(config), listening, owner))
+    run(_until_told(_Server(config), listening, owner, f"Console of {console.cluster.brokers} at {url}"))
 
 
 def _listen(settings: ConsoleSettings) -> socket.socket:
@@ -78,7 +77,7 @@ def _listen(settings: ConsoleSettings) -> socket.socket:
     return found
 
 
-async def _until_told(server: uvicorn.Server, listening: socket.socket, owner: int | None) -> None:
+async def _until_told(server: uvicorn.Server, listening: socket.socket, owner: int | None, told: str) -> None:
     loop = asyncio.get_running_loop()
 
     def leave() -> None:
@@ -86,6 +85,7 @@ async def _until_told(server: uvicorn.Server, listening: socket.socket, owner: i
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, leave)
+    logger.info("%s", told)
     if owner is not None:
 
         def on_readable() -> None:
