@@ -133,10 +133,11 @@ OF_STORAGE: Final = (
 )
 
 OF_CONTROLLER: Final = (
-    _row(f"{CONTROLLER}_activecontrollercount", _G, "", "1 on the controller. The next eight are 0 on other brokers."),
+    _row(f"{CONTROLLER}_activecontrollercount", _G, "", "1 on the controller. The next nine are 0 on other brokers."),
     _row(f"{CONTROLLER}_offlinepartitionscount", _G, "", "Partitions without a leader."),
     _row(f"{CONTROLLER}_preferredreplicaimbalancecount", _G, "", "Partitions led by another than their first replica."),
     _row(f"{CONTROLLER}_globaltopiccount", _G, "", "Topics of the cluster."),
+    _row(f"{CONTROLLER}_topicstodeletecount", _G, "", "Deleted topics whose replicas or nodes in ZooKeeper are not gone yet."),
     _row(f"{CONTROLLER}_globalpartitioncount", _G, "", "Partitions of the cluster."),
     _row(f"{CONTROLLER}_activebrokercount", _G, "", "Registered brokers."),
     _row("kafka_controller_controllereventmanager_eventqueuesize", _G, "",

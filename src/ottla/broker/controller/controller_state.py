@@ -46,6 +46,8 @@ class ControllerState:
         self.term: ControllerTerm | None = None
         self.image = ClusterImage("")
         """The cluster as this controller last wrote it; empty while another broker is the controller, and while a term begins."""
+        self.deleting: set[str] = set()
+        """Topics that are gone from the image and whose nodes are not removed yet."""
         self.image_term: ControllerTerm | None = None
         """The term that wrote the image."""
         self.lock = ChangeLock()

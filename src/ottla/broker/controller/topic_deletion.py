@@ -27,8 +27,7 @@ logger = logging.getLogger(__name__)
 
 class TopicDeletion:
     def __init__(self, store: MetadataStore, state: ControllerState, writer: MetadataWriter, watcher: TreeWatcher) -> None:
-        self.deleting: set[str] = set()
-        """Topics that are gone from the image and whose nodes are not removed yet."""
+        self.deleting = state.deleting
         self._ended: set[str] = set()
         self._store = store
         self._state = state

@@ -52,6 +52,7 @@ class ControllerCollector:
         yield single(METRICS[f"{CONTROLLER}_offlinepartitionscount"], self._offline)
         yield single(METRICS[f"{CONTROLLER}_preferredreplicaimbalancecount"], self._imbalanced)
         yield single(METRICS[f"{CONTROLLER}_globaltopiccount"], len(image.topics))
+        yield single(METRICS[f"{CONTROLLER}_topicstodeletecount"], len(state.deleting))
         yield single(METRICS[f"{CONTROLLER}_globalpartitioncount"], self._partitions)
         yield single(METRICS[f"{CONTROLLER}_activebrokercount"], len(image.brokers))
         yield single(METRICS["kafka_controller_controllereventmanager_eventqueuesize"], state.waiting)

@@ -74,10 +74,13 @@ def test_a_broker_that_is_not_the_controller_tells_nothing_of_the_cluster() -> N
         state.image = image(led, replace(led, leader=-1))
         found = values(collector)
         assert found["kafka_controller_kafkacontroller_activecontrollercount"] == 0
+        assert found["kafka_controller_kafkacontroller_topicstodeletecount"] == 0
         assert found["kafka_controller_kafkacontroller_offlinepartitionscount"] == 0
         state.term = ControllerTerm(1, 1, 0)
+        state.deleting.add("gone")
         found = values(collector)
         assert found["kafka_controller_kafkacontroller_activecontrollercount"] == 1
+        assert found["kafka_controller_kafkacontroller_topicstodeletecount"] == 1
         assert found["kafka_controller_kafkacontroller_offlinepartitionscount"] == 1
         assert found["kafka_controller_kafkacontroller_preferredreplicaimbalancecount"] == 2
         assert found["kafka_controller_kafkacontroller_globalpartitioncount"] == 2
