@@ -148,8 +148,7 @@ def guarded(command: C) -> C:
             report(failure, as_json=_wants_json(kwargs))
             _leave(failure.exit_code)
         except (KeyboardInterrupt, SystemError) as interrupt:
-            # confluent-kafka 2.16 turns a Ctrl-C during a producer's poll into a SystemError.
-            if isinstance(interrupt, SystemError) and "without setting an exception" not in str(interrupt):
+            if isinstance(interrupt, SystemError) and not _is_interrupt(interrupt):
                 raise
             _flush_quietly()
             _leave(EXIT_INTERRUPTED)
@@ -171,6 +170,11 @@ def guarded(command: C) -> C:
             _leave(EXIT_FAILED)
 
     return run  # type: ignore[return-value]
+
+
+def _is_interrupt(error: SystemError) -> bool:
+    """confluent-kafka 2.16 turns a Ctrl-C during a call into a SystemError, with the KeyboardInterrupt or without it."""
+    return isinstance(error.__cause__, KeyboardInterrupt) or "without setting an exception" in str(error)
 
 
 def _wants_json(options: Mapping[str, Any]) -> bool:

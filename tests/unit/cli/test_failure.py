@@ -80,12 +80,26 @@ def test_errors_are_json_where_json_was_asked_for(capsys: pytest.CaptureFixture[
     assert json.loads(capsys.readouterr().err) == {"error": {"message": "it failed", "code": "X", "hint": "do this"}}
 
 
-def test_a_bug_stays_a_bug() -> None:
+def test_an_interrupted_call_of_the_library_is_an_interrupt() -> None:
     @guarded
     def command() -> None:
-        raise ZeroDivisionError
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt as interrupt:
+            raise SystemError("<method 'poll'> returned a result with an exception set") from interrupt
 
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(typer.Exit) as caught:
+        command()
+    assert caught.value.exit_code == 130
+
+
+@pytest.mark.parametrize("kind", [ZeroDivisionError, SystemError])
+def test_a_bug_stays_a_bug(kind: type[Exception]) -> None:
+    @guarded
+    def command() -> None:
+        raise kind
+
+    with pytest.raises(kind):
         command()
 
 
