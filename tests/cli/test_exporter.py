@@ -211,8 +211,9 @@ def test_while_the_broker_is_away_it_serves_and_says_so() -> None:
             assert process.wait(60) == 0
             assert process.stderr is not None
             log = process.stderr.read().decode()
-    assert f"Round failed: no broker answers: {broker.bootstrap_servers}: Connection refused" in log
-    assert log.count("Connection refused") == 1, "a reason is told once"
+    # A round that the kill met in its midst may also tell it, as partial.
+    reason = f"Round failed: no broker answers: {broker.bootstrap_servers}: Connection refused"
+    assert log.count(reason) == 1, f"a reason is told once: {log}"
     assert "Read again" in log
 
 
