@@ -12,6 +12,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from ottla.cli.connection import Connection
+from ottla.cli.mirror import mirror
+from ottla.cli.mirror.layout import keep_layouts
+from ottla.cli.mirror.naming import Naming
 from ottla.testing import Broker
 from tests.kit.ottla_command import Ottla
 from tests.kit.wait import until
@@ -138,6 +142,38 @@ def test_no_record_comes_back(clusters: tuple[Ottla, Ottla]) -> None:
     assert reports(east, east, "ring*", "--prefix", "ring-copy.", "--name", "inside")[0]["records"] == 6
     assert reports(east, east, "*ring", "--prefix", "ring-copy.", "--name", "inside")[0]["records"] == 0
     assert "same cluster" in east.fails(*mirror_words(east, "ring"), code=2)
+
+
+def test_the_reverse_mirror_gives_way_though_it_claimed_a_new_topic_first(
+    clusters: tuple[Ottla, Ottla], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looked between the creation of the topic and the first commit: both had claimed it then, and both left it out."""
+    east, west = clusters
+    east.ok("topic", "create", "raced", "-p", "3")
+    produce(east, "raced", range(6))
+    looked: list[dict[str, Any]] = []
+
+    def create(*arguments: Any) -> list[str]:
+        done = keep_layouts(*arguments)
+        monkeypatch.setattr(mirror, "keep_layouts", keep_layouts)
+        looked.extend(reports(west, east, "raced", "--name", "raced"))
+        return done
+
+    monkeypatch.setattr(mirror, "keep_layouts", create)
+    options = mirror.MirrorOptions(Naming(("raced",)), name="raced")
+    found: list[mirror.Report] = []
+    one = mirror.Mirror(Connection(east.bootstrap_servers, None), Connection(west.bootstrap_servers, None), options)
+    try:
+        one.run(found.append, follow=False)
+    finally:
+        one.close()
+    assert looked[0]["lag"] == {"raced": 0}
+    assert found[0].records == 6
+    assert contents(west, "raced") == contents(east, "raced")
+    (back,) = reports(west, east, "raced", "--name", "raced")
+    assert back["done"] == ["topic raced is left out: its records came from the target cluster"]
+    produce(east, "raced", range(6, 9))
+    assert reports(east, west, "raced", "--name", "raced")[0]["records"] == 3
 
 
 def test_a_ring_of_three_clusters_ends(clusters: tuple[Ottla, Ottla]) -> None:

@@ -9,8 +9,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli.connection import Connection
@@ -22,8 +22,8 @@ from ottla.cli.mirror.acls import copy_acls
 from ottla.cli.mirror.groups import GroupMirror
 from ottla.cli.mirror.layout import keep_layouts
 from ottla.cli.mirror.naming import GROUP_PREFIX, Naming
-from ottla.cli.mirror.origins import origins
-from ottla.cli.mirror.progress import Progress
+from ottla.cli.mirror.origins import Claim, claims
+from ottla.cli.mirror.progress import CREATED, EMPTY, WITHDRAWN, Progress
 from ottla.cli.offsets import log_bounds
 from ottla.cli.positions import TopicIndex
 from ottla.cli.reading import Reader
@@ -93,6 +93,10 @@ class Mirror:
         self._transfer = Transfer(target, f"{GROUP_PREFIX}{self._source_cluster}{name}", compression=options.compression)
         self._found: dict[str, int] = {}
         """Partitions of each topic that matches the patterns, as of the last discovery."""
+        self._came_through: dict[str, tuple[str, ...]] = {}
+        """The topics that are mirrored, and the clusters through which their records came."""
+        self._claimed: dict[str, int] = {}
+        """The ranks of this mirror's claims."""
         self._names: dict[str, str] = {}
         """The topics that are mirrored, and their names in the target."""
         self._left_out: set[str] = set()
@@ -125,6 +129,8 @@ class Mirror:
                         break
                     self._report.done = self._keep_layouts()
                     self._check_made_anew(self._names)
+                    if self._without_loops() != self._came_through:
+                        break
                 else:
                     self._tell(told, reader.positions)
                     if not follow:
@@ -144,52 +150,80 @@ class Mirror:
         return keep_layouts(self._source, self._target, self._names, self._options.replication_factor)
 
     def _discover(self) -> None:
-        """Find, create and alter topics, and read how far each is mirrored.
+        """Find, create and alter topics, claim them, and read how far each is mirrored.
 
-        Two mirrors that begin at once, each the reverse of the other, must not both go on: each claims its topics with its first
-        commit, and looks for the other's claims once more after it.
+        Claims are looked at again after this mirror's own: another mirror may have claimed a topic meanwhile.
         """
         naming = self._options.naming
         self._found = self._matching()
-        came_through = self._without_loops(self._found)
+        before = self._read_progress()
+        self._claimed = _ranks(before)
+        came_through = self._without_loops()
         self._names = {topic: naming.target(topic) for topic in came_through}
+        there = self._target.metadata().topics
+        created = {topic for topic, name in self._names.items() if name not in there}
         self._report.done.extend(self._keep_layouts())
-        unclaimed = self._load(came_through)
-        if unclaimed:
-            self._transfer.commit({self._in_target(key): self._progress[key].committed() for key in unclaimed})
-            came_through = self._without_loops(self._names)
-            self._names = {topic: naming.target(topic) for topic in came_through}
-            self._progress = {key: progress for key, progress in self._progress.items() if key[0] in self._names}
+        unclaimed = self._load(before, came_through, created)
+        self._commit_progress(unclaimed)
+        self._claimed = _ranks(self._progress)
+        self._came_through = self._without_loops()
+        self._names = {topic: name for topic, name in self._names.items() if topic in self._came_through}
+        progress, self._progress = self._progress, {}
+        for key, each in progress.items():
+            if key[0] in self._names:
+                self._progress[key] = replace(each, came_through=self._came_through[key[0]])
+        self._commit_progress([key for key, each in self._progress.items() if each.came_through != progress[key].came_through])
+        self._claimed = _ranks(self._progress)
+        withdrawn = [key for key in {**before, **progress} if key[0] not in self._names]
+        if withdrawn:
+            self._transfer.commit({self._in_target(key): WITHDRAWN for key in withdrawn})
         if self._options.acls:
             copied = copy_acls(self._source, self._target, self._names, naming.prefix)
             self._report.done.extend(f"ACL created: {each}" for each in copied)
 
-    def _without_loops(self, topics: Iterable[str]) -> dict[str, tuple[str, ...]]:
-        """The topics that did not come from the target, and through which clusters their records go."""
+    def _commit_progress(self, keys: Collection[TopicIndex]) -> None:
+        if keys:
+            self._transfer.commit({self._in_target(key): self._progress[key].committed() for key in keys})
+
+    def _without_loops(self) -> dict[str, tuple[str, ...]]:
+        """The topics that are mirrored, and through which clusters their records go. Those that came from the target are not."""
         found = {}
-        for topic, clusters in origins(self._source, topics).items():
-            if self._target_cluster not in clusters:
-                found[topic] = tuple(sorted({self._source_cluster, *clusters}))
+        for topic, others in claims(self._source, self._found).items():
+            mine = Claim(self._claimed[topic], self._source_cluster) if topic in self._claimed else None
+            loops = [each for each in others if self._target_cluster in each.came_through]
+            if all(mine is not None and mine.is_stronger_than(each) for each in loops):
+                through = {cluster for each in others.difference(loops) for cluster in each.came_through}
+                found[topic] = tuple(sorted({self._source_cluster, *through}))
+                self._left_out.discard(topic)
             elif topic not in self._left_out:
                 self._left_out.add(topic)
                 self._report.done.append(f"topic {topic} is left out: its records came from the target cluster")
         return found
 
-    def _load(self, came_through: dict[str, tuple[str, ...]]) -> list[TopicIndex]:
-        """Read the progress of all partitions from the target. The partitions that have none yet."""
+    def _read_progress(self) -> dict[TopicIndex, Progress]:
+        """What is committed in the target of the topics that match."""
+        keys = {self._in_target((topic, index)): (topic, index) for topic, count in self._found.items() for index in range(count)}
+        read = {keys[key]: Progress.read(committed) for key, committed in self._transfer.committed(keys).items()}
+        return {key: progress for key, progress in read.items() if progress is not None}
+
+    def _load(
+        self, before: Mapping[TopicIndex, Progress], came_through: Mapping[str, tuple[str, ...]], created: Collection[str]
+    ) -> list[TopicIndex]:
+        """Find where each partition goes on. Those whose progress is to be committed first."""
         keys = [(topic, index) for topic in came_through for index in range(self._found[topic])]
-        committed = self._transfer.committed([self._in_target(key) for key in keys])
         self._ids = self._ids_of(self._names)
         bounds = log_bounds(self._source, keys, "read_committed")
+        there = log_bounds(self._target, [self._in_target(key) for key in keys], "read_uncommitted")
+        written = {key[0] for key in keys if there[self._in_target(key)][1]}
         self._progress, unclaimed = {}, []
         for key in keys:
             topic, (start, end) = key[0], bounds[key]
-            before = committed.get(self._in_target(key))
-            progress = Progress.read(before) if before is not None else None
+            progress = before.get(key)
             if progress is None or (progress.source_id, progress.target_id) != self._ids[topic]:
                 progress = Progress(start if self._options.from_beginning else end, *self._ids[topic])
+                progress.rank = CREATED if topic in created else 0 if topic in written else EMPTY
                 unclaimed.append(key)
-            if progress.next_offset < start:
+            elif progress.next_offset < start:
                 self._report.lost[key] = start - progress.next_offset
                 progress.next_offset = start
                 unclaimed.append(key)  # so that it is told once
@@ -287,6 +321,14 @@ class Mirror:
             groups = GroupMirror(self._source, self._target, self._options.groups)
             report.groups = groups.translate({key: each.syncs for key, each in self._progress.items()}, self._names)
         told(report)
+
+
+def _ranks(progress: Mapping[TopicIndex, Progress]) -> dict[str, int]:
+    """Of the claims to topics."""
+    found: dict[str, int] = {}
+    for (topic, _), each in progress.items():
+        found[topic] = max(each.rank, found.get(topic, 0))
+    return found
 
 
 def _note_offset(run: _OpenRun) -> Callable[[Any, Message], None]:

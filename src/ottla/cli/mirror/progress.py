@@ -1,7 +1,7 @@
 """The progress of a mirrored partition: what the mirror commits with its records, as an offset with metadata.
 
 The offset is the next one to read in the source. The metadata is JSON: ids of both topics, so that a topic that was deleted and
-made again begins anew; the clusters its records came through; and the offset syncs.
+made again begins anew; the clusters its records came through; the rank of the claim; and the offset syncs.
 """
 
 from __future__ import annotations
@@ -12,6 +12,11 @@ from dataclasses import dataclass, field
 from ottla.cli.copying.transfer import Committed
 from ottla.cli.mirror.offset_syncs import OffsetSyncs
 
+CREATED, EMPTY = 2, 1
+"""The mirror created the target topic, or found it without any record."""
+WITHDRAWN = Committed(0)
+"""Instead of the progress of a mirror that leaves a topic out."""
+
 
 @dataclass(slots=True)
 class Progress:
@@ -19,8 +24,10 @@ class Progress:
     source_id: str
     target_id: str
     came_through: tuple[str, ...] = ()
-    """Ids of clusters, the nearest first."""
+    """Ids of clusters."""
     syncs: OffsetSyncs = field(default_factory=OffsetSyncs)
+    rank: int = 0
+    """Of the claim to the target topic: CREATED, EMPTY or 0."""
 
     def committed(self) -> Committed:
         document = {
@@ -28,6 +35,7 @@ class Progress:
             "source": self.source_id,
             "target": self.target_id,
             "via": list(self.came_through),
+            "rank": self.rank,
             "syncs": self.syncs.encoded(),
         }
         return Committed(self.next_offset, json.dumps(document, separators=(",", ":")))
@@ -40,6 +48,7 @@ class Progress:
             if document["mirror"] != 1:
                 return None
             syncs = OffsetSyncs.decoded(document["syncs"])
-            return cls(committed.offset, document["source"], document["target"], tuple(document["via"]), syncs)
+            via, rank = tuple(document["via"]), int(document["rank"])
+            return cls(committed.offset, document["source"], document["target"], via, syncs, rank)
         except (ValueError, KeyError, TypeError, IndexError):
             return None
