@@ -181,6 +181,14 @@ def _default_of(name: str) -> str | None:
     return setting.render(setting.default) if setting is not None else None
 
 
+def _is_sensitive(name: str, value: str) -> bool:
+    from ottla.cli.profile.definition import is_secret
+    from ottla.cluster.settings.broker import setting_of
+
+    setting = setting_of(name)
+    return setting.sensitive if setting is not None else is_secret(name, value)
+
+
 def entry_document(entry: ConfigEntry) -> dict[str, Any]:
     """A setting as JSON. `default` is its value without any override."""
     from confluent_kafka.admin import ConfigSource
@@ -261,10 +269,11 @@ def set_settings(
     changes = parse_pairs(pairs, "setting")
     alter_settings(Connection(bootstrap_servers, command_config), kind, name, changes, [])
     if json_output:
-        print_document({"entity": kind, "name": name, "set": changes})
+        shown = {key: None if _is_sensitive(key, value) else value for key, value in changes.items()}
+        print_document({"entity": kind, "name": name, "set": shown})
     else:
         for key, value in changes.items():
-            print(f"{kind} {name}: {key}={value}")
+            print(f"{kind} {name}: {key}={'(hidden)' if _is_sensitive(key, value) else value}")
 
 
 @app.add("unset", changes=True)

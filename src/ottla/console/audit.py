@@ -23,7 +23,7 @@ logger = logging.getLogger("ottla.console.audit")
 ENTRIES_MAX: Final = 1000
 _TEXT_MAX: Final = 200
 _PATIENCE_S: Final = 1.0
-_SECRET_WORDS: Final = ("password", "secret", "jaas", "token", "credential", "key.pem")
+_SECRET_WORDS: Final = ("password", "secret", "jaas", "token", "credential", "key.pem", "keystore.key", "passphrase")
 _RECORD_PARTS: Final = ("key", "value", "key_base64", "value_base64", "records", "headers")
 
 
