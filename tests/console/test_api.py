@@ -5,6 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
+import shlex
+import subprocess
+import sys
 from typing import Any
 from urllib.parse import quote
 
@@ -16,6 +20,7 @@ from ottla.runtime.free_ports import free_port
 from ottla.testing import Broker
 from tests.console.running import RunningConsole, running_console
 from tests.kit.ottla_command import Ottla
+from tests.kit.peers import kcat
 from tests.kit.subject import Subject
 from tests.kit.wait import until
 
@@ -244,6 +249,37 @@ def test_snippets_and_filters(console: RunningConsole, filled: str, ottla: Ottla
     wrong = console.post("/api/filters/check", {"where": "value.n >"})
     assert not wrong["ok"]
     assert wrong["message"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("asked", "kcat_too"),
+    [
+        ("", True),
+        ("from=@1700000003000&until=@1700000007000", True),
+        ("from=-2", True),
+        ("partitions=1&from=1&limit=1&order=oldest", True),
+        ("key=k5&all_partitions=1", False),
+        ("search=ada&ignore_case=1&partitions=2", True),
+        ("search=Ada%20%5B4-6%5D&regex=1", False),
+    ],
+)
+def test_what_is_copied_reads_the_same(console: RunningConsole, filled: str, ottla: Ottla, asked: str, kcat_too: bool) -> None:
+    expected = {(each["partition"], each["offset"]) for each in console.records(f"/api/topics/{filled}/records?{asked}")[0]}
+    assert expected
+    found = console.get(f"/api/topics/{filled}/snippets?{asked}")
+
+    def places(command: list[str]) -> set[tuple[int, int]]:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=ottla.environment, check=True)
+        words = [line.replace(":", " ", 1).split() for line in done.stdout.splitlines()]
+        return {(int(each[0]), int(each[1])) for each in words}
+
+    assert places([sys.executable, "-c", found["python"]]) == expected
+    if kcat_too:
+        assert places(["bash", "-c", re.sub("(?m)^kcat", kcat(), found["kcat"])]) == expected
+    lines = ottla.ok(*shlex.split(found["ottla"])[1:], "--json").splitlines()
+    records = [json.loads(line) for line in lines]
+    assert {(each["partition"], each["offset"]) for each in records} == expected
 
 
 def test_producing_and_copying(console: RunningConsole, filled: str, topic: str) -> None:

@@ -162,7 +162,9 @@ async def _answer(console: Console, endpoint: Endpoint, request: Request) -> Res
 
 def _check_rights(settings: ConsoleSettings, endpoint: Endpoint, session: Session) -> None:
     if session.role < endpoint.role:
-        raise Failure(f"a {session.role.word} may not do this", f"it takes a {endpoint.role.word}", code="FORBIDDEN")
+        raise Failure(
+            f"the role {session.role.word} may not do this", f"it takes the role {endpoint.role.word}", code="FORBIDDEN"
+        )
     if endpoint.changes and settings.read_only:
         raise Failure("this console is read-only", "it was started with --read-only", code="READ_ONLY")
 

@@ -26,12 +26,14 @@ def may_write(call: Call, topic: str) -> bool:
 
 def check_write(call: Call, topic: str) -> None:
     if not may_write(call, topic):
-        raise Failure(f"a {call.session.role.word} may not write topic {topic}", "it takes an admin", code="FORBIDDEN")
+        raise Failure(
+            f"the role {call.session.role.word} may not write topic {topic}", "it takes the role admin", code="FORBIDDEN"
+        )
 
 
 def check_read(console: Console, call: Call, *topics: str) -> None:
     if console.settings.audit_topic in topics and call.session.role < Role.ADMIN:
-        raise Failure(f"a {call.session.role.word} may not read the audit", "it takes an admin", code="FORBIDDEN")
+        raise Failure(f"the role {call.session.role.word} may not read the audit", "it takes the role admin", code="FORBIDDEN")
 
 
 def check_copy(console: Console, topic: str, to: str) -> None:

@@ -19,13 +19,13 @@ from ottla.console.api.topic import read_topic
 from ottla.console.console import Console
 from ottla.console.endpoint import Answer, Call, Endpoint, Param, bad
 from ottla.console.failures import as_failure, error_document
-from ottla.console.records import snippets as writing
 from ottla.console.records.choosing import reading_of
 from ottla.console.records.documents import FORMAT_WORDS, RECORD, Showing
 from ottla.console.records.export import CHUNK, WRITERS, export
 from ottla.console.records.histogram import histogram
 from ottla.console.records.plan import FORMAT_PARAMS, PARAMS, SELECTION_PARAMS, Plan
 from ottla.console.records.search import Search
+from ottla.console.records.snippets import Ranges, Snippets, needs_ranges, ranges_of
 from ottla.console.records.stream import Outlet
 from ottla.console.records.tail import tail
 from ottla.console.rights import check_copy, check_read, check_write
@@ -146,10 +146,13 @@ def _time_of(position: str | None, now_ms: int) -> int | None:
 
 
 async def get_snippets(console: Console, call: Call) -> Answer:
-    servers = call.connection.bootstrap_servers
-    url = str(call.request.base_url).rstrip("/")
-    schemas = showing_of(console, call).decodes
-    return writing.snippets(servers, call.path("topic"), url, dict(call.request.query_params), schemas=schemas)
+    name, asked = call.path("topic"), dict(call.request.query_params)
+    ranges: Ranges | None = None
+    if needs_ranges(asked):
+        bounds, _ = await call.blocking(Plan.of(call, [name]).bounds, call.connection)
+        ranges = ranges_of(asked, {index: bound for (_, index), bound in bounds.items()})
+    servers, url = call.connection.bootstrap_servers, str(call.request.base_url).rstrip("/")
+    return Snippets(servers, name, url, asked, ranges, showing_of(console, call).decodes).document()
 
 
 async def check_filter(console: Console, call: Call) -> Answer:
