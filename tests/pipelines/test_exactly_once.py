@@ -297,8 +297,11 @@ def test_a_checkpoint_of_another_pipeline_is_refused(shop: Shop) -> None:
     file.write_text(good.replace(source, shop.topic("mistaken")).replace('key="', 'key="no_'))
     with pytest.raises(PipelineError, match="no column 'no_"):
         shop.run(file)
+    versions = shop.folder / "storage" / ".versions"
+    assert not versions.exists()
     file.write_text(good)  # what could not begin has no checkpoint, and may read something else when it is mended
     shop.run(file)
+    assert [each.name for each in versions.iterdir()] == ["1"]
     other = shop.pipeline(file.read_text(), "other")
     with pytest.raises(PipelineError, match=r"is the checkpoint of shop\.copy, not of other\.copy"):
         shop.run(other)

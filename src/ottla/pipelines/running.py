@@ -127,6 +127,7 @@ class PipelineRun:
                 self._keep_code = partial(versions.keep_running, self.project.version, code)
         # Prepare all before the first starts, so that a mistake in one flow starts none.
         self._writers = {flow.name: self._prepared(flow) for flow in self.plan.queries}
+        self._keep_first_code()
         for flow in self.plan.queries:
             if self.stopping.is_set():
                 break
@@ -145,6 +146,12 @@ class PipelineRun:
                 groups = {self.project.group_id(flow.name): flow for flow in homes.get(cluster, ())}
                 self._watches.append(VersionWatch(self.options(cluster), self.project.version, groups, self.stopping))
             self._keep_house()
+
+    def _keep_first_code(self) -> None:
+        """Keep the code of a pipeline that has none yet, now that its flows can start."""
+        if self._keep_code is not None and Versions(self.spark, self.project.storage).read(self.project.version) is None:
+            self._keep_code()
+            self._keep_code = None
 
     def _by_home(self) -> dict[Cluster | None, list[Flow]]:
         found: dict[Cluster | None, list[Flow]] = {}

@@ -115,7 +115,13 @@ class Upgrade:
     def examine(self) -> list[FlowEdit]:
         """What the edit touches. PipelineError if a flow of the new version cannot run, or cannot be switched."""
         self.spark.conf.set("spark.sql.debug.maxToStringFields", "100000")
-        before = edits.shapes(Frames(self.spark, self.project, self.old.plan), self.old.code)
+        try:
+            before = edits.shapes(Frames(self.spark, self.project, self.old.plan), self.old.code)
+        except PipelineError as error:
+            raise PipelineError(
+                f"the code of version {number_of(self.project.version)}, which is live, cannot be planned: {error}",
+                hint="nothing was switched; `ottla pipeline run` runs the new code with the checkpoints that there are",
+            ) from error
         after = edits.shapes(Frames(self.spark, self.project, self.new.plan), self.new.code)
         found = edits.compare(before, after)
         for edit in found:

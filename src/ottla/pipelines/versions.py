@@ -190,14 +190,12 @@ class Versions:
                     f"{code.main} is the code of version {version.number}, but version {number_of(name)} of the pipeline is live",
                     hint=f"copy its files back from {self.folder(name)}, or make this code live with `ottla pipeline upgrade`",
                 )
-        if kept is None:
-            self.keep_running(name, code)
-            return False
-        logger.warning(
-            "%s is not the code of version %d, which is live, and uses its checkpoints; `ottla pipeline upgrade` compares",
-            code.main,
-            number_of(name),
-        )
+        if kept is not None:
+            logger.warning(
+                "%s is not the code of version %d, which is live, and uses its checkpoints; `ottla pipeline upgrade` compares",
+                code.main,
+                number_of(name),
+            )
         return True
 
     def keep_running(self, name: str, code: Code) -> None:
