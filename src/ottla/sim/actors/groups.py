@@ -123,8 +123,10 @@ class Groups:
 
     async def _delete_group(self, keeper: Member) -> None:
         model = keeper.model
-        places = [(place, commits[-1].topic_id) for place, commits in model.commits.items() if commits]
-        erased = [(place, model.committing(place, NOTHING_COMMITTED, topic_id)) for place, topic_id in places]
+        topic_ids = {place: self.shared.topics[place[0]].topic_id for place in sorted(keeper.places())}
+        topic_ids |= {place: commits[-1].topic_id for place, commits in model.commits.items() if commits}
+        # A commit that is sent after this request may be before it in the log: all partitions count.
+        erased = [(place, model.committing(place, NOTHING_COMMITTED, topic_id)) for place, topic_id in topic_ids.items()]
         response = await keeper.call("delete_groups", 2, DeleteGroupsRequest(groups_names=[model.group_id]))
         code = response.results[0].error_code
         certain = {ErrorCode.NON_EMPTY_GROUP, *NOT_WRITTEN}

@@ -92,7 +92,9 @@ class BrokerChecks:
                     model.died_with = (partition.log.log_start_offset, partition.log.log_end_offset)
                 if isinstance(model, KeyedModel) and model.directory:
                     model.note_durable(self._disk)
-                model.guaranteed = guaranteed_end(self._disk, model.directory, 0) if model.directory else 0
+                # Until the copy of a move is renamed the old log counts.
+                is_log = model.directory and not model.directory.endswith("-future")
+                model.guaranteed = guaranteed_end(self._disk, model.directory, 0) if is_log else 0
 
     def check_after_start(self, how: str) -> None:
         """After a start everything that must be there is there, and nothing else (L01, L02, L10, L11)."""
