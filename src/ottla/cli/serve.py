@@ -335,10 +335,27 @@ def _warn_interpreted() -> None:
     import logging
 
     checkout = os.path.exists(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3, "setup.py"))
-    command = "make setup" if checkout else "OTTLA_COMPILE=1 pip install --force-reinstall --no-deps --no-binary ottla ottla"
+    command = "make setup" if checkout else f"OTTLA_COMPILE=1 pip install --force-reinstall --no-deps {_installed_from()}"
     logging.getLogger("ottla").warning(
         "The hot modules are not compiled: requests take several times the CPU. Install a C compiler, then run: %s", command
     )
+
+
+def _installed_from() -> str:
+    """What pip installs this again from: the directory or URL that it had, else an index."""
+    import json
+    import shlex
+    from importlib.metadata import PackageNotFoundError, distribution
+    from urllib.parse import unquote
+
+    try:
+        origin = distribution("ottla").read_text("direct_url.json")
+    except PackageNotFoundError:
+        origin = None
+    if not origin:
+        return "--no-binary ottla ottla"
+    url = str(json.loads(origin)["url"])
+    return shlex.quote(unquote(url.removeprefix("file://")) if url.startswith("file:///") else f"ottla @ {url}")
 
 
 def _report_to_supervisor(fd: int, broker: Broker) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.serve import UsageError, gather, main, parse_arguments
+from ottla.cli.serve import UsageError, _warn_interpreted, gather, main, parse_arguments
 
 
 def test_defaults_are_a_local_broker() -> None:
@@ -93,3 +93,21 @@ def test_file_that_is_no_text_is_one_line(tmp_path: Path, capsys: pytest.Capture
     (tmp_path / "x").write_bytes(b"\xff\xfe\x00")
     assert main(["--config", str(tmp_path / "x")]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("origin", "what"),
+    [
+        (None, "--no-binary ottla ottla"),
+        ('{"url": "file:///home/ada/my%20ottla", "dir_info": {}}', "'/home/ada/my ottla'"),
+        ('{"url": "https://x.example/ottla-0.1.0.tar.gz", "archive_info": {}}', "'ottla @ https://x.example/ottla-0.1.0.tar.gz'"),
+    ],
+)
+def test_an_install_that_is_not_compiled_says_how_to_install_it_again(
+    origin: str | None, what: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """From where pip had it: an index may not have this version, or none at all."""
+    monkeypatch.setattr("os.path.exists", lambda _: False)  # no checkout
+    monkeypatch.setattr("importlib.metadata.PathDistribution.read_text", lambda *_: origin)
+    _warn_interpreted()
+    assert caplog.messages[0].endswith(f"OTTLA_COMPILE=1 pip install --force-reinstall --no-deps {what}")
