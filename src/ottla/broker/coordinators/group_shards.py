@@ -76,6 +76,10 @@ class GroupShards:
         raise AssertionError("groups have no effects")
 
     @property
+    def outlasts_epochs(self) -> bool:
+        return True  # as in Kafka: a broker that died, or left an ISR, changes nothing for the groups of the others
+
+    @property
     def load_buffer_bytes(self) -> int:
         return self._metadata.settings.int("offsets.load.buffer.size")
 

@@ -44,7 +44,7 @@ S = TypeVar("S", bound=Shard)
 
 
 class HostedShard(Generic[S]):
-    """One shard in one leader epoch."""
+    """One shard, for as long as this broker leads its partition."""
 
     def __init__(
         self, topic_partition: TopicPartition, leader_epoch: int, perform: Callable[[HostedShard[S], Decision], None]
@@ -83,6 +83,11 @@ class Coordinator(Protocol[S]):
     @property
     def codec(self) -> int:
         """The compression of the records it appends."""
+        ...
+
+    @property
+    def outlasts_epochs(self) -> bool:
+        """Whether a shard stays loaded if this broker goes on to lead its partition in a new leader epoch."""
         ...
 
     @property
@@ -190,15 +195,27 @@ class ShardHost(Generic[S]):
             if not changed:
                 return
             led = self.topic.led_here()
-        ended = [hosted for number, hosted in self._hosted.items() if led.get(number) != hosted.leader_epoch]
+        ended = [hosted for number, hosted in self._hosted.items() if not self._is_led(hosted, led.get(number))]
         if ended:
             numbers = [hosted.topic_partition.partition for hosted in ended]
-            logger.info("Unloading partitions %s of %s: they have another leader now", numbers, self.topic.name)
+            logger.info("Unloading partitions %s of %s: they have another leader or leader epoch", numbers, self.topic.name)
         for hosted in ended:
             self._unload(hosted, KafkaError(ErrorCode.NOT_COORDINATOR, "the coordinator moved to another broker"))
         for number, leader_epoch in led.items():
             if number not in self._hosted:
                 self._load(HostedShard(TopicPartition(self.topic.name, number), leader_epoch, self._writer.perform))
+
+    def _is_led(self, hosted: HostedShard[S], leader_epoch: int | None) -> bool:
+        """Whether this broker, which leads in that epoch (None: it does not), has led since the shard was loaded."""
+        if leader_epoch == hosted.leader_epoch:
+            return True
+        if leader_epoch is None or leader_epoch < hosted.leader_epoch or not self._coordinator.outlasts_epochs:
+            return False
+        partition = self._partitions.find(hosted.topic_partition)
+        if partition is None or partition.leading_since_epoch > hosted.leader_epoch:
+            return False
+        hosted.leader_epoch = leader_epoch
+        return True
 
     def _load(self, hosted: HostedShard[S]) -> None:
         try:

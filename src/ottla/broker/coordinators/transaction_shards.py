@@ -74,6 +74,10 @@ class TransactionShards:
         return 0
 
     @property
+    def outlasts_epochs(self) -> bool:
+        return False  # as in Kafka: markers carry the epoch of their coordinator
+
+    @property
     def load_buffer_bytes(self) -> int:
         return self._metadata.settings.int("transaction.state.log.load.buffer.size")
 
