@@ -57,7 +57,7 @@ class Stage:
 
 @pytest.mark.parametrize("outlasts_epochs", [True, False])
 def test_a_new_leader_epoch_of_the_same_leader_ends_no_shard_of_groups(outlasts_epochs: bool) -> None:
-    """A broker that dies raises the leader epochs of all partitions that it followed."""
+    """G07: a broker that dies raises the leader epochs of all partitions that it followed."""
 
     async def test() -> None:
         stage = Stage(outlasts_epochs=outlasts_epochs)
