@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from ottla.registry.http.routes import ROUTES
 from ottla.testing import Broker, Registry
 from tests.console.running import running_console
 from tests.registry.conftest import Client
@@ -74,6 +75,61 @@ def test_sr11_rules_by_subject(secured: Broker, guarded: Registry) -> None:
     assert alice.error("PUT", "/config", {"compatibility": "NONE"}) == 40301
     assert admin.call("PUT", "/config/orders-value", {"compatibility": "NONE"})[0] == 200
     assert [each["subject"] for each in alice.get("/schemas")] == ["orders-value"]
+    for client in (admin, alice):
+        client.http.close()
+
+
+def test_sr11_every_endpoint_asks_for_rights(secured: Broker, guarded: Registry) -> None:
+    admin, alice = (Client(guarded.url, auth=login(secured, user)) for user in ("admin", "alice"))
+    stranger = Client(guarded.url)
+    admin.register("taxes-value", '"string"')
+    anything = {"schema": '"string"', "compatibility": "NONE", "mode": "READONLY"}
+    asked = 0
+    for path, routes in ROUTES.items():
+        for method in routes:
+            if "{subject}" not in path:
+                continue
+            for prefix, subject in (("", "taxes-value"), ("", ":.:taxes-value"), ("/contexts/.tax", "taxes-value")):
+                asked += 1
+                named = prefix + path.format(subject=subject, version="1")
+                body = None if method in ("GET", "DELETE") else anything
+                assert alice.error(method, named, body) == 40301, (method, named)
+                assert stranger.error(method, named, body) == 40101, (method, named)
+    assert asked > 40
+    for request in ("PUT /config", "DELETE /config", "PUT /mode", "DELETE /mode", "DELETE /contexts/.tax"):
+        method, path = request.split()
+        assert alice.error(method, path, anything) == 40301
+    for client in (admin, alice, stranger):
+        client.http.close()
+
+
+def test_sr11_rules_hold_for_subjects_that_a_request_reaches_by_others(secured: Broker, guarded: Registry) -> None:
+    admin, alice = (Client(guarded.url, auth=login(secured, user)) for user in ("admin", "alice"))
+    record = '{"type": "record", "name": "Salary", "fields": [{"name": "amount", "type": "long"}]}'
+    admin.register("salaries-value", record)
+    references = [{"name": "Salary", "subject": "salaries-value", "version": 1}]
+    body = {"schema": '{"type": "array", "items": "Salary"}', "references": references}
+    for method, path in (
+        ("POST", "/subjects/orders-salaries/versions"),
+        ("POST", "/subjects/orders-salaries"),
+        ("POST", "/compatibility/subjects/orders-salaries/versions"),
+    ):
+        assert alice.error(method, path, body) == 42201, "as if the subject did not exist"
+    # A client that knows no contexts finds a subject in any of them.
+    admin.register(":.hidden:orders-hidden", record)
+    assert alice.error("GET", "/subjects/orders-hidden/versions/1") == 40401
+    assert alice.error("POST", "/subjects/orders-hidden", {"schema": record}) == 40401
+    assert alice.get("/contexts") == ["."]
+    assert ".hidden" in admin.get("/contexts")
+    # Who may write a schema may not read those that refer to it.
+    alice.register("orders-item", '{"type": "enum", "name": "Item", "symbols": ["A"]}')
+    secret = admin.register(
+        "secret-value",
+        '{"type": "array", "items": "Item"}',
+        references=[{"name": "Item", "subject": "orders-item", "version": 1}],
+    )
+    assert admin.get("/subjects/orders-item/versions/1/referencedby") == [secret]
+    assert alice.get("/subjects/orders-item/versions/1/referencedby") == []
     for client in (admin, alice):
         client.http.close()
 

@@ -68,6 +68,10 @@ def invalid_schema(why: str) -> RegistryError:
     return RegistryError(42201, why)
 
 
+def reference_not_found(subject: str, version: int) -> RegistryError:
+    return invalid_schema(f'No schema reference found for subject "{subject}" and version {version}')
+
+
 def invalid_version(version: str) -> RegistryError:
     return RegistryError(
         42202,

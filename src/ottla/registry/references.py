@@ -24,9 +24,7 @@ def resolve(state: State, subject: str, references: Sequence[Reference]) -> tupl
         parent, reference, is_done = pending.pop()
         target = state.target(parent, reference)
         if target is None:
-            raise errors.invalid_schema(
-                f'No schema reference found for subject "{reference.subject}" and version {reference.version}'
-            )
+            raise errors.reference_not_found(reference.subject, reference.version)
         key = reference.name, target.subject, target.version
         if is_done:
             path.pop()

@@ -64,6 +64,7 @@ def context_name(given: str) -> str:
 
 
 def is_valid(subject: str) -> bool:
-    """Whether a schema may be registered here. `__GLOBAL` and `__EMPTY` are reserved."""
-    name = split(subject)[1]
-    return bool(name.strip()) and name not in ("__GLOBAL", "__EMPTY") and not _CONTROL.search(subject)
+    """Whether a schema may be registered here. `__GLOBAL`, `__EMPTY` and the global context are reserved."""
+    context, name = split(subject)
+    is_reserved = context == GLOBAL_CONTEXT or name in ("__GLOBAL", "__EMPTY")
+    return bool(name.strip()) and not is_reserved and not _CONTROL.search(subject)

@@ -152,6 +152,10 @@ class Call:
         schema_type = AVRO if schema_type is None else schema_type
         if schema_type not in SCHEMA_TYPES:
             raise errors.invalid_schema(f"Invalid schema type {schema_type}: it is one of {', '.join(SCHEMA_TYPES)}")
+        for each in references:
+            # The schema shows the text of what it refers to, in the format `resolved`.
+            if not self.may_read(subjects.referenced(self.subject, each.subject)):
+                raise errors.reference_not_found(each.subject, each.version)
         return SchemaRequest(
             schema_type,
             text or "",

@@ -47,7 +47,14 @@ async def leader_available(call: Call) -> object:
 
 
 async def contexts(call: Call) -> object:
-    return call.page(call.registry.state.contexts())
+    state = call.registry.state
+
+    def is_seen(context: str) -> bool:
+        scope = subjects.joined(context, "")
+        readable = context == DEFAULT_CONTEXT or call.may_read(scope)
+        return readable or any(call.may_read(each.subject) for each in state.matching(scope))
+
+    return call.page([each for each in state.contexts() if is_seen(each)])
 
 
 # Subjects
@@ -112,7 +119,7 @@ async def version_text(call: Call) -> object:
 async def referenced_by(call: Call) -> object:
     found = _version(call, deleted=True)
     referrers = call.registry.state.referrers(found.subject, found.version, deleted=call.flag("deleted"))
-    return call.page(sorted({each.id for each in referrers}))
+    return call.page(sorted({each.id for each in referrers if call.may_read(each.subject)}))
 
 
 # Schemas by id
@@ -234,7 +241,8 @@ def _in_contexts(call: Call, subject: str) -> list[str]:
     context, name = subjects.split(subject)
     if context != DEFAULT_CONTEXT or call.context is not None:
         return [subject]
-    return [subject, *(subjects.joined(each, name) for each in call.registry.state.contexts() if each != DEFAULT_CONTEXT)]
+    others = (subjects.joined(each, name) for each in call.registry.state.contexts() if each != DEFAULT_CONTEXT)
+    return [subject, *filter(call.may_read, others)]
 
 
 def _version(call: Call, *, deleted: bool) -> SchemaVersion:

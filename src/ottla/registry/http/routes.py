@@ -45,7 +45,7 @@ def _write(endpoint: Endpoint, needs: Needs = Needs.WRITE, first: Endpoint | Non
     return Route(endpoint, needs, writes=True, first=first)
 
 
-_ROUTES: Final[Mapping[str, Mapping[str, Route]]] = {
+ROUTES: Final[Mapping[str, Mapping[str, Route]]] = {
     "/": {"GET": _read(reads.root, Needs.NOTHING), "POST": _read(reads.root, Needs.NOTHING)},
     "/master_available": {"GET": _read(reads.leader_available, Needs.NOTHING)},
     "/contexts": {"GET": _read(reads.contexts)},
@@ -102,7 +102,7 @@ class _Node:
 
 def _tree() -> _Node:
     root = _Node()
-    for path, routes in _ROUTES.items():
+    for path, routes in ROUTES.items():
         node = root
         for segment in path.strip("/").split("/") if path != "/" else ():
             if segment.startswith("{"):
