@@ -185,3 +185,25 @@ def test_a_table_whose_directory_cannot_be_written(tmp_path: Path) -> None:
         with pytest.raises(PipelineError) as caught:
             preflight.check_tables(graph.plan(loading.load(file)))
         assert caught.value.message == said
+
+
+def test_the_address_of_a_database_may_be_a_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "tables.py"
+    target = 'p.jdbc("${SHOP_DATABASE}", "t", mode="upsert", key="value")'
+    file.write_text(f'from ottla import pipelines as p\np.sql(p.source("in"), to={target}, name="f", query="SELECT 1")\n')
+    found = graph.plan(loading.load(file))
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        down = one.getsockname()[1]
+        monkeypatch.setenv("SHOP_DATABASE", f"jdbc:postgresql://me:secret@127.0.0.1:{down}/shop")
+        preflight.check_secrets(found)
+        with pytest.raises(PipelineError) as caught:
+            preflight.check_databases(found)
+    assert caught.value.message == f"table 't': no PostgreSQL answers: 127.0.0.1:{down}: Connection refused"
+    monkeypatch.setenv("SHOP_DATABASE", "me:secret@127.0.0.1")
+    with pytest.raises(PipelineError) as caught:
+        preflight.check_secrets(found)
+    assert caught.value.message == "table 't': ${SHOP_DATABASE} is not a JDBC URL"
+    monkeypatch.delenv("SHOP_DATABASE")
+    with pytest.raises(PipelineError, match="the environment has no variable SHOP_DATABASE"):
+        preflight.check_secrets(found)

@@ -323,7 +323,7 @@ def jdbc(
     `history=True` keeps what was replaced or deleted: each row then has `valid_from`, `valid_to` and `current`.
     """
     place = _place()
-    if not url.startswith("jdbc:"):
+    if not url.startswith(("jdbc:", "${")):
         raise PipelineError(f"{url!r} is not a JDBC URL", place, hint="write jdbc:postgresql://host/database")
     columns = _upsert_key(mode, key, delete_when, place, history=history)
     given = (("url", url), *_options(options, place))

@@ -76,9 +76,13 @@ def check_secrets(plan: Plan) -> None:
     """PipelineError if the options of a database refer to a secret that is not there."""
     for each in _databases(plan):
         try:
-            all_resolved(dict(each.options))
+            options = all_resolved(dict(each.options))
         except ValueError as error:
             raise PipelineError(f"table {each.path!r}: {error}", each.place) from None
+        if not options["url"].startswith("jdbc:"):
+            # What a reference stands for is not shown.
+            said = f"table {each.path!r}: {dict(each.options)['url']} is not a JDBC URL"
+            raise PipelineError(said, each.place, hint="write jdbc:postgresql://host/database")
 
 
 def check_tables(plan: Plan) -> None:

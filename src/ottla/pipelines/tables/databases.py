@@ -48,7 +48,7 @@ class DatabaseTable:
     def __init__(self, spark: SparkSession, flow: Flow, table: Table, group_id: str) -> None:
         self.spark, self.flow, self.table, self.group_id = spark, flow, table, group_id
         self.options = jdbc_options(spark, table.options, f"table {table.path!r}", table.place)
-        self.dialect = merge.dialect_of(dict(table.options)["url"])
+        self.dialect = merge.dialect_of(resolved(dict(table.options)["url"]))
         self._spelling: dict[str, str] = {}
         """Of the columns in the database, by the flow's names."""
         self._swept = False
