@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import subprocess
 import sys
@@ -18,7 +19,7 @@ class Companion:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
         self._channel = ours
         if first:
-            threading.Thread(target=ours.sendall, args=(first,), daemon=True).start()
+            threading.Thread(target=_send, args=(ours, first), daemon=True).start()
 
     def close(self, timeout_s: float = 5.0) -> None:
         self._channel.close()
@@ -37,3 +38,9 @@ def registry_beside(bootstrap_servers: str, host: str, port: int) -> Companion:
 
 def address_text(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _send(channel: socket.socket, settings: bytes) -> None:
+    # It may have ended: a Ctrl-C reaches it too.
+    with contextlib.suppress(OSError):
+        channel.sendall(settings)
