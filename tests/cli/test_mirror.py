@@ -127,6 +127,22 @@ def test_a_topic_that_is_made_anew_while_it_is_mirrored_begins_again(clusters: t
     assert "Traceback" not in errors
 
 
+def test_a_failure_before_the_first_report_ends_no_mirror(clusters: tuple[Ottla, Ottla]) -> None:
+    east, west = clusters
+    east.ok("topic", "create", "early", "-p", "3")
+    produce(east, "early", range(3))
+    process = running_mirror(east, west, "early", "--name", "early", "--interval", "600")
+    try:
+        until(lambda: len(contents(west, "early")) == 3, "the records", 60, ignoring=(AssertionError,))
+        east.ok("topic", "delete", "early")
+        until(lambda: "early" not in east.ok("topic", "list", "-o", "names").split(), "the topic is deleted")
+        assert process.stderr is not None
+        assert "trying again" in process.stderr.readline()
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+
+
 def test_no_record_comes_back(clusters: tuple[Ottla, Ottla]) -> None:
     east, west = clusters
     east.ok("topic", "create", "ring", "-p", "3")
@@ -222,7 +238,7 @@ def test_acls_of_the_topics_except_write() -> None:
 
 
 def running_mirror(source: Ottla, to: Ottla, *words: str) -> subprocess.Popen[str]:
-    command = source.command(*mirror_words(to, *words), "--json", "--interval", "0.2")
+    command = source.command(*mirror_words(to, "--interval", "0.2", *words), "--json")
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=source.environment)
 
 

@@ -100,6 +100,7 @@ def _run(source: Connection, target: Connection, options: MirrorOptions, printed
     from ottla.cli.mirror.mirror import Mirror
 
     backoff_s = _BACKOFF_S
+    has_begun = False
     while True:
         seen = printed.count
         mirror = None
@@ -108,7 +109,8 @@ def _run(source: Connection, target: Connection, options: MirrorOptions, printed
             mirror.run(printed, follow=follow)
             return
         except Failure as failure:
-            if not follow or printed.count == 0 or failure.exit_code == EXIT_USAGE or failure.code in _FINAL:
+            has_begun = has_begun or (mirror is not None and mirror.has_begun)
+            if not follow or not has_begun or failure.exit_code == EXIT_USAGE or failure.code in _FINAL:
                 raise
             backoff_s = _BACKOFF_S if printed.count > seen else min(2 * backoff_s, _BACKOFF_MAX_S)
             note(f"{failure.message}; trying again in {backoff_s:g} s")

@@ -91,6 +91,8 @@ class Mirror:
             )
         name = f".{options.name}" if options.name else ""
         self._transfer = Transfer(target, f"{GROUP_PREFIX}{self._source_cluster}{name}", compression=options.compression)
+        self.has_begun = False
+        """Whether both clusters answered, and let it do what it does: a later failure may pass."""
         self._found: dict[str, int] = {}
         """Partitions of each topic that matches the patterns, as of the last discovery."""
         self._came_through: dict[str, tuple[str, ...]] = {}
@@ -120,6 +122,7 @@ class Mirror:
         self._transfer.begin()
         while True:
             self._discover()
+            self.has_begun = True
             bounds = self._bounds(follow)
             reader = Reader(self._source, bounds)
             try:
