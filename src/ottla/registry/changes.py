@@ -181,7 +181,7 @@ def set_config(state: State, subject: str | None, changes: Mapping[str, Any]) ->
         raise errors.invalid_level()
     _check_writable(state, subject)
     merged = {**(state.config(subject) or {}), **changes}
-    config = config_document({name: value for name, value in merged.items() if value not in (None, "")})
+    config = config_document({name: value for name, value in merged.items() if value not in (None, "", {})})
     return Change([_settings_record(state, CONFIG, subject, config)], config)
 
 
