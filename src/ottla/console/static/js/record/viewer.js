@@ -1,8 +1,8 @@
 // The one record viewer: tree, text, bytes, headers, why a format failed, copies for other tools, and what can be done with a record.
 import { html, useEffect, useState } from "../html.js";
-import { get, useData } from "../api.js";
+import { useData } from "../api.js";
 import { bytes, plural } from "../format.js";
-import { Action, Badge, Command, Facts, Loaded, Problem, Segmented, Time, attempt, copy } from "../parts.js";
+import { Action, Badge, Command, Facts, Loaded, Problem, Segmented, Time, copy } from "../parts.js";
 import { address, path } from "../router.js";
 import { CopyDialog, ProduceDialog } from "./dialogs.js";
 import { decodeBase64, line, pretty, structure } from "./datum.js";
@@ -140,5 +140,3 @@ export function RecordAt({ topic, partition, offset, ...rest }) {
   const found = useData(apiPath({ topic, partition, offset }));
   return html`<${Loaded} of=${found}>${(record) => html`<${RecordViewer} record=${record} ...${rest} />`}<//>`;
 }
-
-export const readRecord = (place) => attempt(() => get(apiPath(place)));
