@@ -3,7 +3,7 @@
 1. Without a login everybody is admin: the console then listens on loopback only.
 2. A session is in memory, ends after `SESSION_S` without a request, and its cookie is unreadable for scripts and other sites.
 3. A change with a cookie needs the session's CSRF token. A change with a bearer token does not: no browser sends one by itself.
-4. After failed logins the next ones wait: `LOGIN_TRIES` in `LOGIN_WINDOW_S` from one address.
+4. After failed logins the next ones wait: `LOGIN_TRIES` in `LOGIN_WINDOW_S` from one address, `LOGIN_TRIES_ANYWHERE` from all.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ CSRF_HEADER: Final = "x-csrf-token"
 SESSION_S: Final = 12 * 3600.0
 SESSIONS_MAX: Final = 1000
 LOGIN_TRIES: Final = 5
+LOGIN_TRIES_ANYWHERE: Final = 100
+"""From all addresses together: a proxy on this machine names the address, and so may whoever comes from this machine."""
 LOGIN_WINDOW_S: Final = 60.0
+_ANYWHERE: Final = "*"
 _MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256")
 
 
@@ -90,8 +93,13 @@ class Access:
     async def log_in(self, address: str, fields: Mapping[str, object]) -> tuple[str, Session]:
         """The cookie and the session. A Failure if the login is refused."""
         # Counted before the cluster is asked: attempts at the same time count too.
-        attempts, now_s = self._attempts_from(address), self._clock()
-        attempts.append(now_s)
+        now_s = self._clock()
+        for known in [each for each, times in self._attempts.items() if not times or now_s - times[-1] > LOGIN_WINDOW_S]:
+            del self._attempts[known]
+        limits = ((address, LOGIN_TRIES), (_ANYWHERE, LOGIN_TRIES_ANYWHERE))
+        attempts = [self._attempts_from(place, most) for place, most in limits]
+        for each in attempts:
+            each.append(now_s)
         token, user, password = (str(fields.get(name) or "") for name in ("token", "user", "password"))
         if token and self._settings.tokens:
             role = self._role_of(token)
@@ -100,13 +108,13 @@ class Access:
             try:
                 session = await asyncio.to_thread(self._as_user, user, password)
             except Exception:
-                with contextlib.suppress(ValueError):
-                    attempts.remove(now_s)  # the cluster is away: nothing was guessed
+                _forget(attempts, now_s)  # the cluster is away: nothing was guessed
                 raise
         else:
             session = None
         if session is None:
             raise Failure("the login is refused", "check the token, or the user and the password", code="LOGIN_REQUIRED")
+        _forget(attempts, now_s)
         self._attempts.pop(address, None)
         cookie = secrets.token_urlsafe(32)
         session.csrf, session.seen_s = secrets.token_urlsafe(32), self._clock()
@@ -131,13 +139,11 @@ class Access:
         if session is not None and session.cluster is not self._cluster:
             session.cluster.close()
 
-    def _attempts_from(self, address: str) -> deque[float]:
+    def _attempts_from(self, address: str, most: int) -> deque[float]:
         """Times of the logins from an address that failed lately or are under way. Failure if there are too many."""
         now_s = self._clock()
-        for known in [each for each, times in self._attempts.items() if not times or now_s - times[-1] > LOGIN_WINDOW_S]:
-            del self._attempts[known]
-        times = self._attempts.setdefault(address, deque(maxlen=LOGIN_TRIES))
-        if sum(now_s - each <= LOGIN_WINDOW_S for each in times) >= LOGIN_TRIES:
+        times = self._attempts.setdefault(address, deque(maxlen=most))
+        if sum(now_s - each <= LOGIN_WINDOW_S for each in times) >= most:
             raise Failure("too many failed logins", f"try again in {LOGIN_WINDOW_S:.0f} s", code="TOO_MANY")
         return times
 
@@ -177,3 +183,9 @@ class Access:
             "sasl.username": user,
             "sasl.password": password,
         }
+
+
+def _forget(attempts: list[deque[float]], at_s: float) -> None:
+    for each in attempts:
+        with contextlib.suppress(ValueError):
+            each.remove(at_s)

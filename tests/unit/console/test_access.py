@@ -9,7 +9,7 @@ import pytest
 
 from ottla.cli.console.settings import ConsoleSettings
 from ottla.cli.failure import Failure
-from ottla.console.access import LOGIN_TRIES, Access, Session
+from ottla.console.access import LOGIN_TRIES, LOGIN_TRIES_ANYWHERE, Access, Session
 from ottla.console.cluster import Cluster
 
 
@@ -31,8 +31,8 @@ def access() -> Guessed:
     return Guessed(ConsoleSettings("here:1", scram_login=True), cast(Cluster, None))
 
 
-async def log_in(access: Access, times: int) -> list[str | None]:
-    attempts = [access.log_in("10.0.0.1", {"user": "ada", "password": str(number)}) for number in range(times)]
+async def log_in(access: Access, times: int, address: str = "10.0.0.1") -> list[str | None]:
+    attempts = [access.log_in(address, {"user": "ada", "password": str(number)}) for number in range(times)]
     found = await asyncio.gather(*attempts, return_exceptions=True)
     return [each.code for each in found if isinstance(each, Failure)]
 
@@ -47,3 +47,9 @@ def test_a_cluster_that_is_away_refuses_nobody(access: Guessed) -> None:
     access.away = True
     for _ in range(3):
         assert asyncio.run(log_in(access, LOGIN_TRIES)) == ["BROKER_AWAY"] * LOGIN_TRIES
+
+
+def test_many_addresses_have_a_limit_together(access: Guessed) -> None:
+    for number in range(LOGIN_TRIES_ANYWHERE):
+        assert asyncio.run(log_in(access, 1, f"10.0.1.{number}")) == ["LOGIN_REQUIRED"]
+    assert asyncio.run(log_in(access, 1, "10.0.2.1")) == ["TOO_MANY"]
