@@ -94,7 +94,7 @@ sim: setup ## simulate brokers: SEED=n replays one seed, SEEDS=a-b runs a range
 	$(PY) -m ottla.sim $(if $(SEED),--seed $(SEED),$(if $(SEEDS),--seeds $(SEEDS),--seeds 1-200 --jobs 2))
 
 .PHONY: bugs
-bugs: setup ## plant each bug in turn and report which checker catches it
+bugs: .venv/.installed ## plant each bug in turn and report which checker catches it
 	$(PURE)
 	PYTHONPATH=build/pure $(PY) -m ottla.sim --bugs
 
@@ -121,7 +121,7 @@ wheel: ## build a manylinux wheel and an sdist, try each in an empty venv; ten m
 	$(PYTHON) packaging/wheel.py
 
 .PHONY: docs
-docs: setup ## regenerate docs/settings.md, docs/metrics.md and docs/exporter.md
+docs: .venv/.installed ## regenerate docs/settings.md, metrics.md, exporter.md and http-api.md
 	$(PY) -m ottla.cluster.settings.page > docs/settings.md
 	$(PY) -m ottla.metrics.page > docs/metrics.md
 	$(PY) -m ottla.exporter.page > docs/exporter.md
