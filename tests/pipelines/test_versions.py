@@ -23,7 +23,7 @@ from ottla.pipelines import loading
 from ottla.pipelines.checkpoint import forged, offsets_of
 from ottla.pipelines.comparison import Row, RowChange, compare
 from ottla.pipelines.definitions import Flow, Sink
-from ottla.pipelines.edits import Kind, Shape, State, normalised
+from ottla.pipelines.edits import Kind, Shape, State, normalised, with_readers
 from ottla.pipelines.edits import compare as compare_shapes
 from ottla.pipelines.failure import PipelineError, Place, Superseded
 from ottla.pipelines.marker import Hold, Marker, is_replaced, live, marker_in, not_begun, number_of
@@ -257,6 +257,19 @@ def test_only_the_watermark_is_edited_though_its_delay_is_at_each_use() -> None:
     )
     (edit,) = compare_shapes({"sums": before}, {"sums": after})
     assert (edit.reasons, edit.state) == (("watermark: 5 seconds to 30 seconds",), State.REBUILT)
+
+
+def test_a_flow_that_reads_an_edited_one_says_so() -> None:
+    plans = {"first": COUNTS, "second": COUNTS, "third": COUNTS, "other": COUNTS}
+    before = {name: shape(plan) for name, plan in plans.items()}
+    after = before | {"first": shape(COUNTS.replace("> 5", "> 6"))}
+    found = with_readers(compare_shapes(before, after), {"second": ["first"], "third": ["second", "other"]})
+    assert [(edit.kind, edit.reasons) for edit in found] == [
+        (Kind.EDITED, ("query",)),
+        (Kind.UNCHANGED, ("reads the results of first",)),
+        (Kind.UNCHANGED, ("reads the results of second",)),
+        (Kind.UNCHANGED, ()),
+    ]
 
 
 def test_an_edited_output_says_what_of_it() -> None:

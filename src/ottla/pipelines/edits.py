@@ -7,7 +7,7 @@ functions: a flow that calls one counts as edited if anything in the files is, e
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -204,6 +204,20 @@ def compare(old: dict[str, Shape], new: dict[str, Shape]) -> list[FlowEdit]:
         if name not in new:
             found.append(FlowEdit(name, Kind.REMOVED, (), State.KEPT, shape.state, bool(shape.state), True, shape.flow, None))
     return found
+
+
+def with_readers(found: list[FlowEdit], reads: Mapping[str, list[str]]) -> list[FlowEdit]:
+    """Say of unchanged flows which edited ones they read: their results change too. `found` is in the order of the data flow."""
+    changed: set[str] = set()
+    told = []
+    for edit in found:
+        above = [name for name in reads.get(edit.flow, ()) if name in changed]
+        if edit.kind is Kind.UNCHANGED and above:
+            edit = replace(edit, reasons=(f"reads the results of {', '.join(above)}",))
+        if edit.reasons:
+            changed.add(edit.flow)
+        told.append(edit)
+    return told
 
 
 def _reasons(old: Shape, new: Shape) -> tuple[list[str], bool]:

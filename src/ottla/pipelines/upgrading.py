@@ -123,7 +123,9 @@ class Upgrade:
                 hint="nothing was switched; `ottla pipeline run` runs the new code with the checkpoints that there are",
             ) from error
         after = edits.shapes(Frames(self.spark, self.project, self.new.plan), self.new.code)
-        found = edits.compare(before, after)
+        plan = self.new.plan
+        reads = {flow.name: [other.name for other in plan.read_back(flow)] for flow in plan.queries}
+        found = edits.with_readers(edits.compare(before, after), reads)
         for edit in found:
             if not edit.keeps_checkpoint and edit.new is not None:
                 self._check_movable(edit.new)
