@@ -138,7 +138,8 @@ def test_references(console: RunningConsole, name: str) -> None:
 
 def test_metadata_and_rules_are_shown(console: RunningConsole, registry: Registry, name: str) -> None:
     metadata = {"properties": {"owner": "ada"}}
-    rules = {"domainRules": [{"name": "positive", "kind": "CONDITION", "type": "CEL", "mode": "WRITE", "expr": "true"}]}
+    rule = {"name": "positive", "kind": "CONDITION", "type": "CEL", "mode": "WRITE", "expr": "true", "disabled": False}
+    rules = {"domainRules": [rule]}
     with SchemaRegistry(RegistryOptions(registry.url)) as client:
         body = {"schema": json.dumps(ORDER), "metadata": metadata, "ruleSet": rules}
         client.request("POST", f"/subjects/{quote(name, safe='')}/versions", body)
