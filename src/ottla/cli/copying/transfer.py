@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.connection import Connection
+from ottla.cli.connection import Connection, while_coordinators_move
 from ottla.cli.failure import Failure, explain
 from ottla.cli.formats import Headers
 from ottla.cli.positions import TopicIndex
@@ -179,6 +179,7 @@ def committed_offsets(connection: Connection, group: str, keys: Collection[Topic
         consumer.close()
 
 
+@while_coordinators_move
 def _committed(consumer: Consumer, group: str, keys: Collection[TopicIndex]) -> dict[TopicIndex, Committed]:
     from confluent_kafka import KafkaException, TopicPartition
 
