@@ -30,7 +30,7 @@ from typing import Any
 
 from bench import OUT
 from bench.pipelines_alone import Alone, cold, first_row
-from bench.pipelines_spark import SOURCES, Copies, Run, batch, fill, fill_orders, session, stream
+from bench.pipelines_spark import SOURCES, Copies, Run, batch, fill, fill_orders, session, stream, thrown_away
 from tests.kit.peers import ApacheKafka
 
 ROUNDS = 3
@@ -139,6 +139,15 @@ class Measured:
             self._table.row(f"a copy of 100 B with {name}, rows/s", {"ottla": count / taken["seconds"]}, "{:,.0f}")
             cost = taken["cpu_seconds"] / count * 1e6
             self._table.row(f"a copy of 100 B with {name}, CPU s per million rows", {"ottla": cost}, "{:.2f}")
+
+        rows = 10 * count
+
+        def alone(name: str) -> Run:
+            return thrown_away(copies.spark, rows, is_counted=name == "counted")
+
+        found = {name: [run.cpu_seconds for run in runs] for name, runs in self._in_turn(1, alone, ["plain", "counted"]).items()}
+        cost = (statistics.median(found["counted"]) - statistics.median(found["plain"])) / rows * 1e6
+        self._table.row("what an observed metric of Spark and a filter take, CPU s per million rows", {"spark": cost}, "{:.2f}")
 
     def small(self, copies: Copies, quick: bool) -> None:
         fill(self.servers, "bench-small", 100, SMALL_RECORDS, self.partitions)

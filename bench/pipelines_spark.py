@@ -159,6 +159,20 @@ def stream(spark: Any, source: str, servers: str, topic: str) -> Run:
     raise AssertionError("not reached")
 
 
+def thrown_away(spark: Any, rows: int, *, is_counted: bool) -> Run:
+    """Rows of 100 B that Spark itself makes. With `is_counted` it counts those that do not meet a condition, and drops them."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F
+
+    cpu, began = cpu_seconds(), time.perf_counter()
+    frame = spark.range(0, rows, 1, 2).selectExpr("CAST(repeat(CAST(id % 10 AS STRING), 100) AS BINARY) AS value")
+    if is_counted:
+        is_met = F.coalesce(F.expr("length(value) > 0"), F.lit(False))
+        frame = frame.observe(Observation(), F.count_if(~is_met).alias("unmet")).where(is_met)
+    frame.write.format("noop").mode("overwrite").save()
+    return Run(time.perf_counter() - began, 0.0, cpu_seconds() - cpu)
+
+
 class Copies:
     """Topic -> topic, each time into a topic of its own. By "ottla", by "kafka", the connector, or by "spark" alone."""
 
