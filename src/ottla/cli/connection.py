@@ -285,6 +285,13 @@ class Connection:
     def topic(self, name: str) -> TopicMetadata:
         return self.topics([name])[0]
 
+    def created_topic(self, name: str) -> TopicMetadata:
+        """A topic that was just created. Brokers of Apache Kafka 4 hear of it a moment after their controller."""
+        until_s = time.monotonic() + METADATA_TIMEOUT_S
+        while name not in self.metadata().topics and time.monotonic() < until_s:
+            time.sleep(_MOVING_PAUSE_S)
+        return self.topic(name)
+
     def went_down(self) -> bool:
         """Whether all brokers went down since the last call."""
         went_down, self._went_down = self._went_down, False

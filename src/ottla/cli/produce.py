@@ -96,6 +96,7 @@ def ensure_topic(connection: Connection, topic: str, *, create: bool) -> int:
 
         new = NewTopic(topic, num_partitions=-1, replication_factor=-1)
         result_of(connection.admin.create_topics([new], operation_timeout=REQUEST_TIMEOUT_S)[topic], f"topic {topic}")
+        return len(connection.created_topic(topic).partitions)
     return len(connection.topic(topic).partitions)
 
 

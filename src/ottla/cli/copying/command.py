@@ -110,6 +110,7 @@ def copy(
             hint = f"create it with `ottla topic clone {source} {target}`, or pass --create"
             raise Failure(f"topic {target} does not exist", hint, code="UNKNOWN_TOPIC_OR_PARTITION")
         create_topic(to, target, layout_of(connection, source))
+        to.created_topic(target)
     transfer = Transfer(to, route.name(), compression=compression)
     began = time.monotonic()
     try:
