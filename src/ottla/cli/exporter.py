@@ -86,13 +86,13 @@ def _serve(brokers: Brokers, service: Exporter, listen: str) -> None:
 async def _until_told(brokers: Brokers, service: Exporter, listen: str) -> None:
     """Run rounds and serve their text until SIGTERM or SIGINT."""
     import asyncio
-    import contextlib
     import logging
     import signal
 
     from ottla.exporter.endpoint import Endpoint
     from ottla.metrics import Counters
     from ottla.runtime.http_server import HttpServer
+    from ottla.runtime.loop import end
     from ottla.runtime.network import RealNetwork
 
     server = HttpServer(RealNetwork(Counters()), Endpoint(service.text).answer)
@@ -102,13 +102,15 @@ async def _until_told(brokers: Brokers, service: Exporter, listen: str) -> None:
     except OSError as error:
         raise Failure(f"cannot listen on {listen}: {error.strerror or error}", "choose another address with --listen") from None
     loop = asyncio.get_running_loop()
+    told = asyncio.Event()
     rounds = loop.create_task(service.run())
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, rounds.cancel)
+        loop.add_signal_handler(number, told.set)
+    rounds.add_done_callback(lambda _: told.set())
     address = listen.rpartition(":")[0] or "127.0.0.1"
     logging.getLogger("ottla.exporter").info("Metrics of %s at http://%s:%d/metrics", brokers, address, port)
-    with contextlib.suppress(asyncio.CancelledError):
-        await rounds
+    await told.wait()
+    await end(rounds)
     server.close()
     brokers.close()
 

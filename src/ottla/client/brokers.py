@@ -140,9 +140,7 @@ class Brokers:
             if version is None or version < versions[0]:
                 raise Unsupported(f"{where} does not support {api_name}")
             message = request(version) if callable(request) else request
-            # Not wait_for: before Python 3.12 it loses a cancellation that comes with the answer.
-            async with asyncio.timeout(self._timeout_s):
-                return await connection.call(api, version, message)
+            return await asyncio.wait_for(connection.call(api, version, message), self._timeout_s)
         except LoginRefused as refused:
             self._close(address)
             raise BrokerFailed(f"{where}: login refused: {refused.detail}") from None

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TURN_S = 0.00005
+CANCEL_S = 0.5
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
@@ -32,6 +33,13 @@ def run(main: Coroutine[Any, Any, T]) -> T:
     """Run `main` to its end on a new loop."""
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(main)
+
+
+async def end(task: asyncio.Task[Any]) -> None:
+    """Cancel a task until it has ended: before Python 3.12 asyncio.wait_for loses a cancellation that comes with its result."""
+    while not task.done():
+        task.cancel()
+        await asyncio.wait([task], timeout=CANCEL_S)
 
 
 class ThreadWorkers:
