@@ -83,6 +83,9 @@ def test_topics_that_are_state_take_an_admin(guarded: RunningConsole, topic: str
     ottla.ok("topic", "create", box)
     letter = {"value": "x", "headers": {"ottla.topic": "__ottla_audit", "ottla.partition": "0", "ottla.offset": "0"}}
     guarded.post(f"/api/topics/{box}/records", letter, **bearer(EDITOR))
+    log = "/api/topics/__ottla_audit/records"
+    # A change waits a second for its entry, and no longer.
+    until(lambda: guarded.request("GET", f"{log}/0/0", None, **bearer(ADMIN)).status_code == 200, "the audit has an entry")
     place = {"partition": 0, "offset": 0}
     for name in ("__ottla_audit", "__ottla_pipelines", "_schemas"):
         for path, body in (
@@ -97,7 +100,6 @@ def test_topics_that_are_state_take_an_admin(guarded: RunningConsole, topic: str
     assert guarded.post(f"/api/dead-letters/{box}/replay", {}, **bearer(EDITOR))["stuck"] == {"__ottla_audit": 1}
     assert guarded.post(f"/api/dead-letters/{box}/replay", {}, **bearer(ADMIN))["to"] == {"__ottla_audit": 1}
     # The audit is read by admins.
-    log = "/api/topics/__ottla_audit/records"
     for path in (log, f"{log}/0/0", f"/api/records?topics={topic},__ottla_audit", "/api/trace?topics=__ottla_audit&search=x",
                  "/api/dead-letters/__ottla_audit"):  # fmt: skip
         assert guarded.refused("GET", path, 403, **bearer(EDITOR))["code"] == "FORBIDDEN", path
