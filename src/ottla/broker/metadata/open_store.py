@@ -71,6 +71,13 @@ def _zookeeper_login(path: str) -> tuple[str, str]:
         raise StoreUnavailable(f"{name} cannot be read: {error.strerror}") from None
     except (UnicodeDecodeError, BadJaas) as error:
         raise StoreUnavailable(f"{name}: {error}") from None
+    for section in sections:
+        if section.endswith("KafkaServer"):
+            logger.warning(
+                "%s: the section %s has no effect; put its modules into listener.name.<listener>.<mechanism>.sasl.jaas.config",
+                name,
+                section,
+            )
     if "Client" not in sections:
         return "", ""
     options = sections["Client"][0].options if sections["Client"] else {}
