@@ -77,6 +77,7 @@ SHOWN = {
     "aborted-replace": 10,
     "truncated-too-late": 5,
     "markers-not-sent": 3,
+    "registry-not-fenced": 11,
 }
 """The seed that last caught a bug, for bugs that need more than two (`make bugs`). It is tried first, then all seeds are."""
 

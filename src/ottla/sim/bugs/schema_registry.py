@@ -13,7 +13,7 @@ from ottla.registry.state import State
 from ottla.sim.bugs.registry import Patch, bug
 
 
-@bug("a leader that was replaced may still write", world="registries", seeds_max=8)
+@bug("a leader that was replaced may still write", world="registries", seeds_max=16)
 def registry_not_fenced() -> list[Patch]:
     async def init(self: Any) -> tuple[int, int]:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
