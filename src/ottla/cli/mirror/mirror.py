@@ -216,8 +216,9 @@ class Mirror:
         keys = [(topic, index) for topic in came_through for index in range(self._found[topic])]
         self._ids = self._ids_of(self._names)
         bounds = log_bounds(self._source, keys, "read_committed")
-        there = log_bounds(self._target, [self._in_target(key) for key in keys], "read_uncommitted")
-        written = {key[0] for key in keys if there[self._in_target(key)][1]}
+        # Of a topic that was created just now some brokers may know no leaders yet.
+        older = {self._in_target(key): key[0] for key in keys if key[0] not in created}
+        written = {older[key] for key, (_, end) in log_bounds(self._target, older, "read_uncommitted").items() if end}
         self._progress, unclaimed = {}, []
         for key in keys:
             topic, (start, end) = key[0], bounds[key]
