@@ -78,7 +78,7 @@ async def serve(settings: Settings, sock: socket.socket, owner: socket.socket | 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     if owner is not None:
-        loop.add_reader(owner, lambda: stopped.set() if _has_ended(owner) else None)
+        loop.add_reader(owner, _on_readable, owner, stopped)
     is_open = asyncio.Event()
     serving = loop.create_task(_serve(settings, sock, owner, stopped, is_open))
     stopping = loop.create_task(stopped.wait())
@@ -171,8 +171,9 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _has_ended(owner: socket.socket) -> bool:
-    try:
-        return not owner.recv(4096)
-    except OSError:
-        return True
+def _on_readable(owner: socket.socket, stopped: asyncio.Event) -> None:
+    with contextlib.suppress(OSError):
+        if owner.recv(4096):
+            return
+    asyncio.get_running_loop().remove_reader(owner)  # at its end it stays readable
+    stopped.set()

@@ -10,7 +10,6 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -29,6 +28,7 @@ from ottla.registry.partition import Partition
 from ottla.registry.references import resolve, text_of
 from ottla.registry.state import State, digest_of
 from ottla.registry.workers import Workers
+from ottla.runtime.loop import end
 from ottla.schemas.compatibility import LENIENT, Conflict, compared
 from ottla.schemas.model import AVRO, Reference
 from ottla.schemas.work import Described, SchemaText
@@ -133,10 +133,7 @@ class Registry:
             if self._membership is not None:
                 await self._membership.leave()
         for task in self._tasks:
-            task.cancel()
-        for task in self._tasks:
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+            await end(task)
         await self._workers.close()
 
     # Who leads
