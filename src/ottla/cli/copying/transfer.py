@@ -189,11 +189,10 @@ def _committed(consumer: Consumer, group: str, keys: Collection[TopicIndex]) -> 
         found = consumer.committed([TopicPartition(*key) for key in sorted(keys)], _PATIENCE_S)
     except KafkaException as exception:
         raise explain(exception.args[0], f"group {group}") from None
-    return {
-        (each.topic, each.partition): Committed(each.offset, each.metadata or "")
-        for each in found
-        if each.error is None and each.offset >= 0
-    }
+    for each in found:
+        if each.error is not None:  # taken for nothing committed, records would be copied again
+            raise explain(each.error, f"group {group}, partition {each.partition} of {each.topic}")
+    return {(each.topic, each.partition): Committed(each.offset, each.metadata or "") for each in found if each.offset >= 0}
 
 
 def headers_of(message: Message) -> Headers:
