@@ -206,7 +206,8 @@ def play(tmp_path: Path) -> Callable[[Case], None]:
 def test_f6_a_replica_moves_while_it_is_written_and_read(play: Callable[[Case], None]) -> None:
     async def case(ground: Ground) -> None:
         broker = await ground.start()
-        await ground.topic(segment_bytes="20000", file_delete_delay_ms="0")
+        # Its records are years old: without this the first retention check, after 30 s, deletes segments.
+        await ground.topic(segment_bytes="20000", file_delete_delay_ms="0", retention_ms="-1")
         await ground.produce(0, 300, size=500)
         assert await ground.places() == [("one", 0, False)]
         await ground.held_in_the_middle(ground.two)
