@@ -84,7 +84,9 @@ def test_mistakes_name_the_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         ('p.source("in", cluster=p.cluster("none", {}))', r"shop\.py:4: cluster 'none' is not declared"),
         ('p.source("in", cluster=p.cluster("x", {"a": 1}))', r"shop\.py:4: cluster 'x' has no bootstrap\.servers"),
     ):
-        found = settings_of(tmp_path, f'from ottla import pipelines as p\n\n\ns = {text}\np.sql(s, to=p.sink("o"), query="")')
+        found = settings_of(
+            tmp_path, f'from ottla import pipelines as p\n\n\ns = {text}\np.sql(s, to=p.sink("o"), query="SELECT 1")'
+        )
         plan = graph.plan(loading.load(tmp_path / "shop.py"))
         with pytest.raises(PipelineError, match=said):
             found.kafka_options(plan.clusters[0])
@@ -103,23 +105,23 @@ def _undeclared(folder: Path) -> str:
 def test_topics_of_two_clusters_are_two_topics() -> None:
     east, west = (p.cluster(name, {"bootstrap.servers": f"{name}:9092"}) for name in ("east", "west"))
     orders = p.source("orders", cluster=east)
-    copy = p.sql(orders, to=p.sink("orders", cluster=west), name="copy", query="")
+    copy = p.sql(orders, to=p.sink("orders", cluster=west), name="copy", query="SELECT 1")
     assert [flow.name for flow in graph.plan([copy]).flows] == ["copy"]
-    back = p.sql(p.source("orders", name="o", cluster=west), to=p.sink("orders", cluster=east), name="back", query="")
+    back = p.sql(p.source("orders", name="o", cluster=west), to=p.sink("orders", cluster=east), name="back", query="SELECT 1")
     with pytest.raises(PipelineError, match="flows form a cycle"):
         graph.plan([copy, back])
     for other in (p.source("orders", name="o"), p.source(pattern="ord.*", name="o", cluster=west)):
-        both = p.sql(orders, other, to=p.sink("all"), query="")
+        both = p.sql(orders, other, to=p.sink("all"), query="SELECT 1")
         with pytest.raises(PipelineError, match="flow 'all' reads topic 'orders' of two clusters"):
             graph.plan([both])
     patterns = [p.source(pattern=".*", name=name, cluster=cluster) for name, cluster in (("a", east), ("b", west))]
     with pytest.raises(PipelineError, match="reads topics of two clusters by patterns"):
-        graph.plan([p.sql(*patterns, to=p.sink("all"), query="")])
+        graph.plan([p.sql(*patterns, to=p.sink("all"), query="SELECT 1")])
 
 
 def test_a_table_is_at_home_where_its_first_topic_is() -> None:
     east = p.cluster("east", {"bootstrap.servers": "east:9092"})
-    flow = p.sql(p.source("a", cluster=east), p.source("b"), to=p.table("/t"), name="t", query="")
+    flow = p.sql(p.source("a", cluster=east), p.source("b"), to=p.table("/t"), name="t", query="SELECT 1")
     assert graph.plan([flow]).home(flow) == east
 
 
