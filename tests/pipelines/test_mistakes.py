@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -149,3 +151,13 @@ def test_sinks_of_one_topic_may_leave_out_what_another_declares(tmp_path: Path) 
     file = tmp_path / "sales.py"
     file.write_text(HEAD + SQL.replace('"totals")', '"totals", partitions=3)', 1) + SQL.replace('name="totals"', 'name="more"'))
     assert len(plan(load(file)).queries) == 2
+
+
+def test_an_edit_in_the_same_second_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that leaves the size of the file: bytecode in `__pycache__` looks the same then."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    file = tmp_path / "edited.py"
+    for name in ("totals", "extras"):
+        file.write_text(HEAD + SQL.replace("totals", name))
+        os.utime(file, (1_700_000_000, 1_700_000_000))
+        assert [flow.name for flow in load(file)] == [name]

@@ -9,7 +9,9 @@ import sys
 import traceback
 from collections.abc import Sequence
 from difflib import get_close_matches
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import CodeType
 
 from ottla.pipelines.declare import collecting
 from ottla.pipelines.definitions import Flow
@@ -25,9 +27,11 @@ def load(path: str | Path) -> list[Flow]:
     if not file.is_file():
         raise PipelineError(f"{file}: {'not a file' if file.exists() else 'no such file'}")
     name = _MODULE + "".join(letter if letter.isalnum() else "_" for letter in file.stem)
-    spec = importlib.util.spec_from_file_location(name, file)
-    if spec is None or spec.loader is None:
+    if file.suffix != ".py":
         raise PipelineError(f"{file} is not a Python file")
+    loader = _SourceLoader(name, str(file))
+    spec = importlib.util.spec_from_file_location(name, file, loader=loader)
+    assert spec is not None
     module = importlib.util.module_from_spec(spec)
     # It may import modules beside it, like a script.
     folder = str(file.resolve().parent)
@@ -35,7 +39,7 @@ def load(path: str | Path) -> list[Flow]:
     sys.modules[name] = module
     try:
         with collecting() as flows:
-            spec.loader.exec_module(module)
+            loader.exec_module(module)
     except PipelineError:
         raise
     except SyntaxError as error:
@@ -52,6 +56,13 @@ def load(path: str | Path) -> list[Flow]:
     if not flows:
         raise PipelineError(f"{file} declares no flow", hint="declare one with @p.flow(…) or p.sql(…)")
     return flows
+
+
+class _SourceLoader(SourceFileLoader):
+    """Compiles the file each time: Python takes kept bytecode for that of an edit in the same second with as many bytes."""
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        return self.source_to_code(self.get_data(self.path), self.path)
 
 
 def refuse_shared_modules(files: Sequence[Path]) -> None:
