@@ -48,7 +48,7 @@ class Progress:
             if document["mirror"] != 1:
                 return None
             syncs = OffsetSyncs.decoded(document["syncs"])
-            via, rank = tuple(document["via"]), int(document["rank"])
+            via, rank = tuple(document["via"]), int(document.get("rank", 0))
             return cls(committed.offset, document["source"], document["target"], via, syncs, rank)
         except (ValueError, KeyError, TypeError, IndexError):
             return None
