@@ -30,8 +30,8 @@ PIPELINE = """
 from ottla import pipelines as p
 
 orders = p.source("{source}", p.json("id long"), name="orders", options={pace})
-copied = p.sql(orders, to=p.sink("{out}"), name="copied", query="SELECT * FROM orders")
-p.sql(copied, to=p.sink("{out}.more"), name="more", query="SELECT id FROM copied")
+filled = p.sql(orders, to=p.sink("{out}"), name="filled", query="SELECT * FROM orders")
+p.sql(filled, to=p.sink("{out}.more"), name="more", query="SELECT id FROM filled")
 """
 
 
@@ -48,12 +48,12 @@ def test_names_and_flows_of_a_backfill(tmp_path: Path) -> None:
     plan = graph.plan(loading.load(file))
     live = project.read(file)
     own = backfill.project_of(live, TimeRange(BEGAN_MS, BEGAN_MS + 1_500))
-    assert own.group_id("copied") == "shop.backfill-20260101T000000-20260101T000001.500.copied"
+    assert own.group_id("filled") == "shop.backfill-20260101T000000-20260101T000001.500.filled"
     assert own.storage == f"{live.storage}/backfill-20260101T000000-20260101T000001.500"
     with pytest.raises(PipelineError, match="there is nothing between 2026-01-01T00:00:00"):
         backfill.project_of(live, TimeRange(BEGAN_MS, BEGAN_MS))
     chosen, left_out = backfill.plan_of(plan, [])
-    assert ([flow.name for flow in chosen.queries], [flow.name for flow in left_out]) == (["copied"], ["more"])
+    assert ([flow.name for flow in chosen.queries], [flow.name for flow in left_out]) == (["filled"], ["more"])
     with pytest.raises(PipelineError, match="'more' reads the topic of another flow"):
         backfill.plan_of(plan, ["more"])
     whole = p.sql(p.source("in", p.json("id long")), query="SELECT count(*)", to=p.sink("out"), output_mode="complete")
@@ -100,8 +100,8 @@ def test_a_backfill_writes_a_stretch_once_beside_the_live_pipeline_also_if_it_is
             patch.setattr(ExactlyOnceSink, "_attempt", dies)
             with pytest.raises(PipelineError):
                 run()
-        assert run().sinks["copied"].totals.records == (10 if ARE_KNOWN else 0)
-        assert run().sinks["copied"].totals.records == 0
+        assert run().sinks["filled"].totals.records == (10 if ARE_KNOWN else 0)
+        assert run().sinks["filled"].totals.records == 0
         live_sink = flows.sinks["more"].totals
         until(
             lambda: live_sink.records >= 80,
@@ -123,7 +123,7 @@ def test_reset_to_a_time_starts_there(shop: Shop) -> None:
         project.read(file), bootstrap_servers=shop.broker.bootstrap_servers, storage=str(shop.folder / "storage")
     )
     plan = graph.plan(loading.load(file))
-    done = reset(settings, plan, ["copied"], HOUR_AGO_MS + 3 * MINUTE_MS)
-    assert done[-1] == f"copied: the next run starts at the records of {backfill.time_text(HOUR_AGO_MS + 3 * MINUTE_MS)}"
+    done = reset(settings, plan, ["filled"], HOUR_AGO_MS + 3 * MINUTE_MS)
+    assert done[-1] == f"filled: the next run starts at the records of {backfill.time_text(HOUR_AGO_MS + 3 * MINUTE_MS)}"
     shop.run(file)
     assert [value["id"] for value in shop.values(out)] == list(range(30, 50))
