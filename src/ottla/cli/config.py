@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ottla.cli.completion.names import entities
-from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, result_of
+from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, result_of, unknown_broker
 from ottla.cli.failure import EXIT_USAGE, Failure, did_you_mean
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Commands, Json, parse_pairs
 from ottla.cli.output import print_document, print_table
@@ -69,11 +69,7 @@ def _resource(connection: Connection, kind: str, name: str) -> ConfigResource | 
         if name == CLUSTER_WIDE:
             return ProtocolResource(_BROKER, "", "all brokers")
         if not name.isdecimal() or int(name) not in brokers:
-            raise Failure(
-                f"broker {name} does not exist",
-                f"the brokers are {', '.join(map(str, sorted(brokers)))}; {CLUSTER_WIDE} means all of them",
-                code="NOT_FOUND",
-            )
+            raise unknown_broker(name, brokers, f"; {CLUSTER_WIDE} means all of them")
         return ConfigResource(ResourceType.BROKER, name)
     if kind == "group":
         return ProtocolResource(_GROUP, name, f"group {name}")

@@ -325,6 +325,12 @@ def unknown_topic(name: str, known: Iterable[str], *, creatable: bool = True) ->
     return Failure(f"topic {name} does not exist", hint, code="UNKNOWN_TOPIC_OR_PARTITION")
 
 
+def unknown_broker(name: int | str, known: Iterable[int], more: str = "") -> Failure:
+    return Failure(
+        f"broker {name} does not exist", f"the brokers are {', '.join(map(str, sorted(known)))}{more}", code="NOT_FOUND"
+    )
+
+
 def check_not_internal(topics: Iterable[str]) -> None:
     """Failure for a topic that only brokers may create."""
     for name in topics:

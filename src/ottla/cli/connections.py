@@ -18,7 +18,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ottla.cli.connection import Connection
+from ottla.cli.connection import Connection, unknown_broker
 from ottla.cli.failure import EXIT_USAGE, Failure
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Json
 from ottla.cli.output import note, print_document, print_table, size_text
@@ -119,9 +119,7 @@ def places_of(connection: Connection, wanted: Sequence[int] | None) -> list[Plac
     brokers = connection.metadata().brokers
     for number in wanted or ():
         if number not in brokers:
-            raise Failure(
-                f"broker {number} does not exist", f"the brokers are {', '.join(map(str, sorted(brokers)))}", code="NOT_FOUND"
-            )
+            raise unknown_broker(number, brokers)
     found, problems = [], []
     for number in sorted(set(wanted) if wanted else brokers):
         entry = describe_settings(connection, "broker", str(number)).get("metrics.listener")

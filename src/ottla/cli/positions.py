@@ -11,7 +11,7 @@ from typing import Literal
 from ottla.cli.failure import EXIT_USAGE, Failure
 from ottla.filters.times import TIME_MS_MAX, duration_ms, iso_time_ms
 
-_DIGITS_MAX = 19
+DIGITS_MAX = 19
 """Of an offset. `int` refuses thousands of digits."""
 TopicIndex = tuple[str, int]
 """A topic and a partition's number."""
@@ -26,7 +26,7 @@ class Position:
 
 def is_number(text: str) -> bool:
     """Whether a text is a number that may be an offset."""
-    return text.isdecimal() and len(text) <= _DIGITS_MAX
+    return text.isdecimal() and len(text) <= DIGITS_MAX
 
 
 def parse_time_ms(text: str, now_ms: int) -> int | None:

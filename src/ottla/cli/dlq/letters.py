@@ -11,12 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ottla.cli.formats import Headers, Incoming, to_json
+from ottla.cli.positions import DIGITS_MAX
 
 NAME_ENDINGS = (".dlq", "-dlq", "_dlq", ".dlt", "-dlt", "_dlt", ".dead-letter", ".dead-letters", ".deadletter")
 """How names of dead-letter topics end, in any case."""
-
-_DIGITS_MAX = 19
-"""Of an offset. `int` refuses thousands of digits."""
 
 
 def _text(data: bytes) -> str:
@@ -24,7 +22,7 @@ def _text(data: bytes) -> str:
 
 
 def _decimal(data: bytes) -> int | None:
-    return int(data) if data.isdigit() and len(data) <= _DIGITS_MAX else None
+    return int(data) if data.isdigit() and len(data) <= DIGITS_MAX else None
 
 
 def _binary(data: bytes) -> int | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ottla.cli.cluster.view import ClusterView
-from ottla.cli.connection import Connection
+from ottla.cli.connection import Connection, unknown_broker
 from ottla.cli.failure import Failure
 from ottla.cli.plain_request import call, raise_if_error
 from ottla.cli.positions import TopicIndex
@@ -89,8 +89,7 @@ class LogDirs:
 
     def require_broker(self, broker: int) -> None:
         if broker not in self.view.brokers:
-            known = ", ".join(map(str, sorted(self.view.brokers)))
-            raise Failure(f"broker {broker} does not exist", f"the brokers are {known}", code="NOT_FOUND")
+            raise unknown_broker(broker, self.view.brokers)
 
     def of(self, broker: int, topics: Collection[str] | None = None) -> list[Directory]:
         """The directories of a broker, with the replicas of these topics or of all."""
